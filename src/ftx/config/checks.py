@@ -1,0 +1,144 @@
+"""Rules that concern more than one key: what is refused, and what is only announced."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ftx.config.keys import schema_keys
+from ftx.config.resolve import METRIC_DIRECTIONS
+from ftx.config.schema import RunConfig
+
+
+def cross_field_problems(config: RunConfig) -> list[str]:
+    """Everything in a resolved configuration that contradicts itself, one line each."""
+    rules = (_metric, _model, _adapter, _optimiser, _data_source, _data_files, _cadence, _device)
+    return [problem for rule in rules for problem in rule(config)]
+
+
+def announcements(config: RunConfig) -> list[str]:
+    """What is allowed but may surprise, one line each."""
+    lines = []
+    if config.model.bundled and config.data.source != "bundled":
+        lines.append(
+            "The bundled tiny model knows nothing but sentences about orders; on data of your own its numbers only "
+            "show that the pipeline works. model=smollm2 is a small real model."
+        )
+    return lines
+
+
+def is_local_model(name: str) -> bool:
+    """Whether `model.name` means a folder and not a Hub repository."""
+    return name.startswith((".", "/", "~")) or Path(name).is_dir()
+
+
+def _metric(config: RunConfig) -> Iterator[str]:
+    metric = config.metric
+    for name in (metric.name, *metric.secondary):
+        if name not in METRIC_DIRECTIONS:
+            yield f"metric.secondary: {name} is not a metric; expected some of {', '.join(METRIC_DIRECTIONS)}"
+        elif name == "exact_match" and name not in config.score.metrics:
+            yield "metric: exact_match is not computed; add score.metrics=[exact_match]"
+    own = METRIC_DIRECTIONS.get(metric.name)
+    if own is not None and metric.direction != own:
+        yield f"metric.direction={metric.direction} contradicts {metric.name}, whose direction is {own}; leave it out"
+
+
+def _model(config: RunConfig) -> Iterator[str]:
+    model = config.model
+    if model.bundled and (model.name != "tiny" or model.revision):
+        given = f"model.revision={model.revision}" if model.revision else f"model.name={model.name}"
+        yield f"{given} inside model=tiny, which is bundled: use model=hub model.name=NAME_OR_FOLDER"
+    elif model.name is None:
+        yield "model.name is not set: model=hub needs model.name=NAME_OR_FOLDER"
+    elif not model.bundled and is_local_model(model.name):
+        folder = Path(model.name).expanduser()
+        if not folder.is_dir():
+            remedy = "python scripts/fetch_smollm2.py fetches it" if "SmolLM2" in model.name else "check the path"
+            yield f"model.name={model.name}: no such folder ({remedy})"
+        elif not (folder / "config.json").is_file():
+            yield f"model.name={model.name}: no config.json in that folder, so it is not a saved model"
+
+
+def _adapter(config: RunConfig) -> Iterator[str]:
+    lora = config.lora
+    if lora.variant == "none":
+        for name in ("rank", "alpha", "dropout", "target_modules"):
+            if getattr(lora, name) != schema_keys()[f"lora.{name}"].default:
+                yield f"lora.{name} is set, but lora=none trains all weights without an adapter"
+    elif not lora.target_modules:
+        yield "lora.target_modules=[] adapts nothing; [all-linear] is the default, lora=none trains all weights"
+    elif "all-linear" in lora.target_modules and len(lora.target_modules) > 1:
+        yield "lora.target_modules: all-linear stands alone; leave it out to name modules one by one"
+
+
+def _optimiser(config: RunConfig) -> Iterator[str]:
+    if config.optim.name == "loraplus" and config.lora.variant == "none":
+        yield "optim=loraplus gives B its own learning rate, and lora=none has no B: use optim=adamw"
+    rows, passes = config.optim.batch_size, config.hardware.micro_batch_size
+    if passes is not None and rows % passes:
+        yield (
+            f"hardware.micro_batch_size={passes} does not divide optim.batch_size={rows}: "
+            "every optimiser step must see the same number of rows"
+        )
+
+
+def _data_source(config: RunConfig) -> Iterator[str]:
+    data = config.data
+    paths = {name: getattr(data, name) for name in ("path", "eval_path", "test_path") if getattr(data, name)}
+    if data.source == "file":
+        if data.path is None:
+            yield "data.path is not set: data=file needs data.path=FILE.jsonl"
+        for name in ("name", "revision", "eval_split", "test_split"):
+            if getattr(data, name):
+                yield f"data.{name} belongs to data=hub; data=file takes data.path, data.eval_path, data.test_path"
+        return
+    for name, value in paths.items():
+        if data.source == "bundled":
+            yield (
+                f"data.{name}={value} inside data=orders, whose other splits are bundled: "
+                "use data=file data.path=FILE (and data.eval_path, data.test_path)"
+            )
+        else:
+            yield f"data.{name} belongs to data=file; data=hub takes data.train_split, data.eval_split, data.test_split"
+    if data.source == "hub" and data.name is None:
+        yield "data.name is not set: data=hub needs data.name=NAME"
+
+
+def _data_files(config: RunConfig) -> Iterator[str]:
+    seen: dict[Path, str] = {}
+    for name in ("path", "eval_path", "test_path"):
+        value: Any = getattr(config.data, name)
+        if value is None or config.data.source != "file":
+            continue
+        path = Path(value).expanduser()
+        if not path.is_file():
+            yield f"data.{name}={value}: {'is a folder' if path.is_dir() else 'no such file'}; expected a .jsonl file"
+        elif path.suffix != ".jsonl":
+            yield f"data.{name}={value}: expected a .jsonl file, one JSON object a line"
+        elif (real := path.resolve()) in seen and not config.data.allow_overlap:
+            yield (
+                f"data.{name} is the same file as data.{seen[real]}: a model scored on its own training rows "
+                "proves nothing (data.allow_overlap=true, if you mean it)"
+            )
+        else:
+            seen[real] = name
+
+
+def _cadence(config: RunConfig) -> Iterator[str]:
+    patience = config.early_stop.patience
+    if patience is not None and config.optim.max_steps is None:
+        evaluations = int(config.optim.epochs / config.checkpoint.every_epochs + 1e-9)
+        if patience >= evaluations:
+            yield (
+                f"early_stop.patience={patience} can never stop a run of {evaluations} evaluations: lower it, "
+                "raise optim.epochs or evaluate more often (checkpoint.every_epochs)"
+            )
+    if config.early_stop.min_delta and patience is None:
+        yield "early_stop.min_delta is set without early_stop.patience, so nothing would ever stop"
+
+
+def _device(config: RunConfig) -> Iterator[str]:
+    device = config.hardware.device
+    kind, _, index = device.partition(":")
+    if kind not in ("auto", "cpu", "cuda", "mps") or (index and (kind != "cuda" or not index.isdigit())):
+        yield f"hardware.device must be auto, cpu, cuda, cuda:N or mps; got {device}"

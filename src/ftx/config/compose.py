@@ -1,0 +1,286 @@
+"""From a command line to a `RunConfig`: parse, compose, check everything, name every problem at once.
+
+Nothing here writes to disk or imports torch. `RunConfig` leaves this module fully resolved but for what only
+the machine knows (`ftx.job.hardware`).
+"""
+
+import difflib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, cast
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ftx.config.checks import cross_field_problems
+from ftx.config.keys import FREE_NODES, GROUPS, is_free, is_known, schema_keys, section_names, unknown_key
+from ftx.config.resolve import resolve
+from ftx.config.schema import RunConfig
+from ftx.config.values import shown, value_problem
+from ftx.errors import ConfigError
+
+CONFIG_NAME = "train"
+
+_FLAGS_WITH_VALUE = {
+    "--config-path": "--config-path",
+    "-cp": "--config-path",
+    "--config-name": "--config-name",
+    "-cn": "--config-name",
+    "--package": "--package",
+    "-p": "--package",
+    "--cfg": "--cfg",
+    "-c": "--cfg",
+    "--info": "--info",
+    "-i": "--info",
+}
+_FLAGS = {"--resolve", "--hydra-help", "--version", "--run", "-r"}
+
+
+@dataclass
+class CommandLine:
+    """What a person typed, sorted."""
+
+    overrides: list[str] = field(default_factory=list)
+    multirun: bool = False
+    help: bool = False
+    json: bool = False
+    config_dir: str | None = None
+    hydra_flags: list[str] = field(default_factory=list)
+
+
+def parse_command_line(arguments: Sequence[str]) -> CommandLine:
+    """Sort arguments into overrides, our flags and Hydra's flags, wherever they stand.
+
+    Raises:
+        ConfigError: a flag that neither ftx nor Hydra knows, or one without its value.
+    """
+    line = CommandLine()
+    queue = list(arguments)
+    while queue:
+        word = queue.pop(0)
+        flag, equals, attached = word.partition("=")
+        if not word.startswith("-"):
+            line.overrides.append(word)
+        elif word in ("-m", "--multirun"):
+            line.multirun = True
+        elif word in ("-h", "--help"):
+            line.help = True
+        elif word == "--json":
+            line.json = True
+        elif flag in ("--config-dir", "-cd") or flag in _FLAGS_WITH_VALUE:
+            if not equals and not queue:
+                raise ConfigError([f"{flag} needs a value"])
+            value = attached if equals else queue.pop(0)
+            if flag in _FLAGS_WITH_VALUE:
+                line.hydra_flags += [_FLAGS_WITH_VALUE[flag], value]
+            else:
+                line.config_dir = value
+        elif word in _FLAGS:
+            line.hydra_flags.append(word)
+        else:
+            raise ConfigError([f"{word}: no such flag; settings are typed as key=value, see --help"])
+    return line
+
+
+def packaged_config_dir() -> Path:
+    """The folder of ftx's own conf/: inside an installed wheel, or at the top of the checkout."""
+    package = Path(str(resources.files("ftx")))
+    inside = package / "conf"
+    return inside if inside.is_dir() else package.parents[1] / "conf"
+
+
+def own_config_dir(line: CommandLine) -> Path | None:
+    """The person's config folder, which adds options to any group: --config-dir, else ./conf."""
+    if line.config_dir is not None:
+        folder = Path(line.config_dir).expanduser().resolve()
+        if not folder.is_dir():
+            raise ConfigError([f"--config-dir {line.config_dir}: no such folder"])
+        return folder
+    beside = Path.cwd() / "conf"
+    return beside if beside.is_dir() and beside.resolve() != packaged_config_dir().resolve() else None
+
+
+def group_options(line: CommandLine) -> dict[str, list[str]]:
+    """The options of every group, by the files that hold them; nothing is composed."""
+    folders = [packaged_config_dir(), own_config_dir(line)]
+    return {
+        group: sorted({file.stem for folder in folders if folder for file in (folder / group).glob("*.yaml")})
+        for group in GROUPS
+    }
+
+
+def hydra_overrides(line: CommandLine) -> list[str]:
+    """The overrides as Hydra must see them: free keys made addable, the person's folder on the search path."""
+    overrides = [f"++{word}" if is_free(word.partition("=")[0]) else word for word in line.overrides]
+    folder = own_config_dir(line)
+    if folder is not None:
+        overrides.append(f"hydra.searchpath=[file://{folder}]")
+    return overrides
+
+
+def register_schema() -> None:
+    """Let conf/train.yaml name the typed schema in its defaults list."""
+    ConfigStore.instance().store(name="run_schema", node=RunConfig)
+
+
+def compose_run(line: CommandLine) -> RunConfig:
+    """The checked and resolved configuration that the command line asks for.
+
+    Raises:
+        ConfigError: with every problem found, one line each.
+    """
+    with _hydra():
+        overrides = hydra_overrides(line)
+        problems = override_problems(overrides, multirun=line.multirun)
+        if problems:
+            raise ConfigError(problems)
+        fixed = [word for word in overrides if not _parsed([word])[0].is_sweep_override()]
+        try:
+            composed = hydra_compose(config_name=CONFIG_NAME, overrides=fixed)
+        except (HydraException, OmegaConfBaseException) as error:
+            raise ConfigError([_first_line(error)]) from error
+        return to_run_config(composed)
+
+
+def to_run_config(composed: DictConfig) -> RunConfig:
+    """The one door out of Hydra: a plain, checked, resolved `RunConfig`.
+
+    Raises:
+        ConfigError: unknown keys, wrong types or ranges, or settings that contradict each other.
+    """
+    try:
+        container = OmegaConf.to_container(composed, resolve=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError([_first_line(error)]) from error
+    settings = cast(dict[str, Any], container)
+    settings.pop("hydra", None)
+    problems = []
+    for name, value in _flat(settings):
+        if not is_known(name):
+            problems.append(unknown_key(name))
+        elif name in schema_keys() and (problem := value_problem(name, value)):
+            problems.append(problem)
+    if problems:
+        raise ConfigError(problems)
+    typed = OmegaConf.merge(OmegaConf.structured(RunConfig), settings)
+    config = resolve(cast(RunConfig, OmegaConf.to_object(typed)))
+    problems = cross_field_problems(config)
+    if problems:
+        raise ConfigError(problems)
+    return config
+
+
+def override_problems(overrides: Sequence[str], *, multirun: bool) -> list[str]:
+    """Every problem that can be seen in the overrides alone, before anything is composed."""
+    problems: list[str] = []
+    for word in overrides:
+        try:
+            parsed = _parsed([word])[0]
+        except HydraException:
+            problems.append(f"{word}: expected key=value (quote values with spaces or special characters)")
+            continue
+        problems.extend(_override_problems(parsed, multirun=multirun))
+    return problems
+
+
+def _override_problems(override: Override, *, multirun: bool) -> Iterator[str]:
+    name = override.key_or_group
+    if name == "hydra" or name.startswith(("hydra.", "hydra/")) or is_free(name):
+        return
+    if override.is_delete():
+        yield f"~{name}: settings cannot be removed; give it another value (null where that is allowed)"
+    elif override.is_sweep_override() and not multirun:
+        typed = str(override.input_line).partition("=")[2]
+        yield (
+            f"{name}={typed} lists several values: add -m to run each of them, or write one list as {name}=[{typed}]"
+        )
+    else:
+        values = list(override.sweep_iterator()) if override.is_sweep_override() else [override.value()]
+        for value in values:
+            yield from _value_problems(name, value, swept=override.is_sweep_override())
+
+
+def _value_problems(name: str, value: Any, *, swept: bool) -> Iterator[str]:
+    if name in GROUPS and not isinstance(value, dict):
+        yield from _option_problems(name, value)
+    elif name in section_names():
+        if not isinstance(value, dict):
+            yield f"{name} is a group of keys, got {shown(value)}: write {name}.KEY=VALUE"
+            return
+        for inner, item in _flat({name: value}):
+            yield from _leaf_problems(inner, item, swept=swept)
+    else:
+        yield from _leaf_problems(name, value, swept=swept)
+
+
+def _leaf_problems(name: str, value: Any, *, swept: bool) -> Iterator[str]:
+    if name not in schema_keys():
+        yield unknown_key(name)
+        return
+    problem = value_problem(name, _plain(value))
+    if problem and swept and not isinstance(value, list) and "a list" in problem:
+        problem = f"{problem}; under -m a bare comma means several runs"
+    if problem:
+        yield problem
+
+
+def _option_problems(group: str, option: Any) -> Iterator[str]:
+    options = GlobalHydra.instance().config_loader().get_group_options(group)
+    if option is None or str(option) in options:
+        return
+    close = difflib.get_close_matches(str(option), options, n=1)
+    meant = f"; did you mean {group}={close[0]}?" if close else ""
+    yield f"{group}={shown(option)}: no such option, expected one of {', '.join(options)}{meant}"
+
+
+def _plain(value: Any) -> Any:
+    """Hydra's quoted strings and nested values as plain Python."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return str(value.text) if hasattr(value, "text") else value
+
+
+def _flat(node: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Leaves of a nested mapping by dotted name; free nodes count as leaves."""
+    for name, value in node.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, dict) and value and path not in FREE_NODES:
+            yield from _flat(value, f"{path}.")
+        elif not (isinstance(value, dict) and path in section_names()):
+            yield path, value
+
+
+def _parsed(words: Iterable[str]) -> list[Override]:
+    return OverridesParser.create().parse_overrides(list(words))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]
+
+
+@contextmanager
+def _hydra() -> Iterator[None]:
+    """Hydra's composer over conf/, with its errors raised and not printed."""
+    register_schema()
+    before = os.environ.get("HYDRA_FULL_ERROR")
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(config_dir=str(packaged_config_dir().resolve()), version_base="1.3"):
+            yield
+    finally:
+        if before is None:
+            del os.environ["HYDRA_FULL_ERROR"]
+        else:
+            os.environ["HYDRA_FULL_ERROR"] = before

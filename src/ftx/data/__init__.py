@@ -1,0 +1,1 @@
+"""From files to token ids: strict reading, splits frozen by content, templates and masks."""

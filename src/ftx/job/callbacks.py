@@ -1,0 +1,99 @@
+"""What happens beside training: history, curves, progress, cadence, and the end at the first bad number."""
+
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from ftx.job.endings import Diverged
+from ftx.record.history import append_event
+from ftx.report.progress import Progress
+from ftx.tracking.protocol import Tracker
+
+_SPLITS = {"eval": "validation", "test": "test"}
+_TRAIN_METRICS: tuple[str, ...] = ("loss", "grad_norm", "learning_rate", "tokens", "target_tokens")
+_BOOKKEEPING = ("runtime", "samples_per_second", "steps_per_second", "model_preparation_time")
+
+
+class HistoryCallback(TrainerCallback):
+    """Writes every logged value to history.jsonl first, then to the trackers and the progress display."""
+
+    def __init__(self, history: Path, trackers: Sequence[Tracker], progress: Progress) -> None:
+        self._history = history
+        self._trackers = trackers
+        self._progress = progress
+        self._last_seen: tuple[float, int] | None = None
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Start the clock and the progress display."""
+        self._progress.start(state.max_steps)
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Sort one log entry of the Trainer by split and write it everywhere."""
+        logs: dict[str, float] = kwargs["logs"]
+        if "loss" in logs:
+            metrics = {name: logs[name] for name in _TRAIN_METRICS if name in logs}
+            metrics |= self._throughput(int(logs["tokens"]))
+            self._write(state, "train", metrics)
+            self._progress.step(state.global_step, logs["loss"])
+            return
+        for prefix, split in _SPLITS.items():
+            metrics = {
+                name.removeprefix(f"{prefix}_"): value
+                for name, value in logs.items()
+                if name.startswith(f"{prefix}_") and not name.endswith(_BOOKKEEPING)
+            }
+            if metrics:
+                self._write(state, split, metrics)
+                self._progress.evaluated(state.global_step, state.epoch or 0.0, split, metrics)
+
+    def _write(self, state: TrainerState, split: str, metrics: dict[str, float]) -> None:
+        step, epoch = state.global_step, state.epoch or 0.0
+        append_event(self._history, step=step, epoch=epoch, split=split, metrics=metrics, time=time.time())
+        for tracker in self._trackers:
+            tracker.log(step=step, split=split, metrics=metrics)
+
+    def _throughput(self, tokens: int) -> dict[str, float]:
+        now = time.perf_counter()
+        before, self._last_seen = self._last_seen, (now, tokens)
+        if before is None:
+            return {}
+        return {"tokens_per_second": (tokens - before[1]) / (now - before[0])}
+
+
+class DivergenceGuard(TrainerCallback):
+    """Ends the run at the first loss or gradient that is not finite, before it can look like a clean curve."""
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Look at the losses and the gradient norm of this entry."""
+        for name in ("loss", "grad_norm", "eval_loss"):
+            value = kwargs["logs"].get(name)
+            if value is not None and not math.isfinite(value):
+                raise Diverged(state.global_step, name, value)
+
+
+class Cadence(TrainerCallback):
+    """Evaluates and saves together at the given optimiser steps."""
+
+    def __init__(self, steps: Sequence[int]) -> None:
+        self._steps = frozenset(steps)
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> TrainerControl:
+        """Ask for an evaluation and a checkpoint where one is due."""
+        if state.global_step in self._steps:
+            control.should_evaluate = control.should_save = True
+        return control
+
+
+def cadence_steps(steps_per_epoch: int, total_steps: int, every_epochs: float) -> list[int]:
+    """The optimiser steps after which to evaluate: every so many epochs, at least once, and always at the end."""
+    interval = max(1.0, steps_per_epoch * every_epochs)
+    count = int(total_steps / interval + 1e-9)
+    return sorted({min(total_steps, round(interval * number)) for number in range(1, count + 1)} | {total_steps})

@@ -1,0 +1,151 @@
+"""What the machine decides: device, precision and threads, and what they are called in the record."""
+
+import copy
+import os
+import platform
+from typing import Any
+
+from ftx.config.schema import RunConfig
+from ftx.errors import ConfigError
+
+
+def pin_device(device: str) -> None:
+    """Leave one CUDA device visible, before torch looks.
+
+    The Trainer wraps a model in data parallel, which multiplies the batch, whenever it sees two devices.
+    """
+    kind, _, index = device.partition(":")
+    if kind not in ("auto", "cuda"):
+        return
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    entries = visible.split(",") if visible else []
+    position = int(index or 0)
+    if visible is None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = str(position)
+    elif entries:
+        os.environ["CUDA_VISIBLE_DEVICES"] = entries[position] if position < len(entries) else ""
+
+
+def resolve_hardware(config: RunConfig) -> RunConfig:
+    """A copy of `config` with device, precision and threads settled.
+
+    Raises:
+        ConfigError: an accelerator or a precision that this machine does not have.
+    """
+    out = copy.deepcopy(config)
+    out.hardware.device = _device(config.hardware.device)
+    out.hardware.precision = _precision(config.hardware.precision, out.hardware.device)
+    out.hardware.threads = config.hardware.threads or cpu_threads()
+    if out.model.dtype == "auto":
+        # With an adapter the base only computes, so bf16 loses nothing; all weights trained in bf16 would lose
+        # most updates to rounding, so they stay fp32 under autocast.
+        out.model.dtype = "fp32" if out.lora.variant == "none" else out.hardware.precision
+    return out
+
+
+def fallback_notice(asked: RunConfig, settled: RunConfig) -> str | None:
+    """One line that says what `auto` became, where that is less than an accelerator."""
+    if asked.hardware.device != "auto" or settled.hardware.device != "cpu":
+        return None
+    return f"No accelerator found: training on the CPU in {settled.hardware.precision}."
+
+
+def cpu_threads() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def device_facts(device: str) -> dict[str, str | None]:
+    """What the record calls the device: `accelerator` and `device_name`."""
+    import torch
+
+    if device == "cuda":
+        return {"accelerator": "cuda", "device_name": torch.cuda.get_device_name(0)}
+    return {"accelerator": device, "device_name": _processor_name()}
+
+
+def start_measuring_memory(device: str) -> None:
+    """Forget earlier peaks, so that a run in a used process reports its own."""
+    import torch
+
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peak_memory_bytes(device: str) -> int | None:
+    """The most memory held so far: the device's on CUDA, else this process's resident set."""
+    import torch
+
+    if device == "cuda":
+        return int(torch.cuda.max_memory_allocated())
+    if device == "mps":
+        return int(torch.mps.driver_allocated_memory())
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if platform.system() == "Darwin" else peak * 1024
+
+
+def _device(asked: str) -> str:
+    if asked == "cpu":
+        return "cpu"
+    import torch
+
+    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+    kind = asked.partition(":")[0]
+    if kind == "auto":
+        return "cuda" if cuda else "mps" if mps else "cpu"
+    if not {"cuda": cuda, "mps": mps}[kind]:
+        others = [name for name, there in (("cuda", cuda), ("mps", mps)) if there]
+        raise ConfigError(
+            [
+                f"hardware.device={asked}: this machine has none that torch {torch.__version__} can use; it has "
+                f"{', '.join([*others, 'cpu'])} (hardware=auto takes the best there is)"
+            ]
+        )
+    return kind
+
+
+def _precision(asked: str, device: str) -> str:
+    if asked == "fp32" or (asked == "auto" and device == "cpu"):
+        return "fp32"
+    able = _has_bf16(device)
+    if asked == "bf16" and not able:
+        raise ConfigError([f"hardware.precision=bf16: this {device} device has no bf16; use hardware.precision=fp32"])
+    return "bf16" if able else "fp32"
+
+
+def _has_bf16(device: str) -> bool:
+    import torch
+
+    if device == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device == "mps":
+        try:
+            torch.zeros(1, dtype=torch.bfloat16, device="mps")
+        except (RuntimeError, TypeError):
+            return False
+    return True
+
+
+def _processor_name() -> str | None:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123  # a kernel file, read line by line
+            return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
+    except OSError:
+        return platform.processor() or None
+
+
+def torch_settings(config: RunConfig) -> dict[str, Any]:
+    """What is set in torch for this run, for the record."""
+    hardware = config.hardware
+    return {
+        "device": hardware.device,
+        "precision": hardware.precision,
+        "base_dtype": config.model.dtype,
+        "threads": hardware.threads,
+        "deterministic": hardware.deterministic,
+        "gradient_checkpointing": hardware.gradient_checkpointing,
+    }

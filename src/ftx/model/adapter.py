@@ -1,0 +1,92 @@
+"""The adapter: attached by us after seeding, so that the seed decides its start values; saved so that PEFT reads it.
+
+TRL would attach it before anything is seeded.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ftx.errors import ModelError
+
+ALL_LINEAR = ["all-linear"]
+
+
+def attach_adapter(
+    model: Any, *, variant: str, rank: int, alpha: float, dropout: float, target_modules: Sequence[str]
+) -> Any:
+    """Put a LoRA adapter of the given `variant` on `model`; the base weights no longer train.
+
+    Raises:
+        ModelError: a name in `target_modules` that no linear layer has.
+    """
+    from peft import LoraConfig, get_peft_model
+
+    targets = list(target_modules)
+    if targets != ALL_LINEAR:
+        _refuse_unmatched(model, targets)
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=alpha,
+        lora_dropout=dropout,
+        target_modules="all-linear" if targets == ALL_LINEAR else targets,
+        use_rslora=variant == "rslora",
+        use_dora=variant == "dora",
+        init_lora_weights="pissa" if variant == "pissa" else True,
+        task_type="CAUSAL_LM",
+    )
+    return get_peft_model(model, config)
+
+
+def adapted_modules(model: Any) -> dict[str, int]:
+    """How many layers of each name carry the adapter, for the record."""
+    names = (name.rpartition(".")[2] for name, module in model.named_modules() if hasattr(module, "lora_A"))
+    return dict(Counter(names))
+
+
+class AdapterSaver:
+    """Saves what was trained so that `from_pretrained` gives the same model on the original base weights.
+
+    PiSSA moves part of the base weights into the adapter. A plain adapter is then the difference between the
+    trained one and its start values, which are kept aside in `scratch` until the run ends.
+    """
+
+    def __init__(self, model: Any, variant: str, scratch: Path) -> None:
+        self._start = scratch / "pissa_start" if variant == "pissa" else None
+        if self._start is not None:
+            config = model.peft_config["default"]
+            # While this says "pissa", PEFT would decompose the base weights again on loading the start values.
+            config.init_lora_weights = True
+            model.save_pretrained(str(self._start))
+            config.init_lora_weights = "pissa"
+
+    def save(self, model: Any, tokenizer: Any, folder: Path) -> None:
+        """Write the adapter (or, for lora=none, all weights) and the tokenizer with its template to `folder`."""
+        if self._start is None:
+            model.save_pretrained(str(folder))
+        else:
+            model.save_pretrained(str(folder), path_initial_model_for_weight_conversion=str(self._start))
+        tokenizer.save_pretrained(str(folder))
+
+
+def parameter_counts(model: Any) -> dict[str, int]:
+    """Trainable parameters and all parameters."""
+    return {
+        "trainable": sum(weight.numel() for weight in model.parameters() if weight.requires_grad),
+        "all": sum(weight.numel() for weight in model.parameters()),
+    }
+
+
+def _refuse_unmatched(model: Any, targets: Sequence[str]) -> None:
+    import torch
+
+    linear = [name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)]
+    unmatched = [
+        target for target in targets if not any(name == target or name.endswith(f".{target}") for name in linear)
+    ]
+    if unmatched:
+        there = sorted({name.rpartition(".")[2] for name in linear} - {"lm_head"})
+        raise ModelError(
+            f"lora.target_modules: no linear layer is called {', '.join(unmatched)}; this model has {', '.join(there)}"
+        )

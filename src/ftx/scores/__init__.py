@@ -1,0 +1,1 @@
+"""Task scores by generation, kept apart from losses."""
