@@ -9,7 +9,7 @@ met in pretraining and garbles the others. What pretraining leaves out is in `OR
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 FIRST_NAMES = (
     "Ana", "Ben", "Chloe", "Elif", "Greta", "Hugo", "Ines", "Jonas", "Kavya", "Liam",
@@ -85,9 +85,19 @@ PLAIN_VOICE = Voice(
         "This is {customer} in {city}.",
         "Order for {customer}, {city}.",
         "My name is {customer}, I live in {city}.",
+        "{customer} speaking, in {city}.",
+        "It goes to {city}, for {customer}.",
+        "An order for {city}. My name? {customer}.",
     ),
-    requests=("I need {items}.", "Please send {items}.", "I would like {items}.", "{items}, please."),
-    days=("It should arrive on {day}.", "Deliver it on {day}.", "By {day}, please."),
+    requests=(
+        "I need {items}.",
+        "Please send {items}.",
+        "I would like {items}.",
+        "{items}, please.",
+        "Put me down for {items}.",
+        "Could I get {items}?",
+    ),
+    days=("It should arrive on {day}.", "Deliver it on {day}.", "By {day}, please.", "{day} is best."),
     express=("Express delivery.", "Send it express.", "It is urgent."),
     standard=("", "", "Standard delivery.", "No hurry."),
     gift=("It is a gift.", "Wrap it as a gift."),
@@ -102,46 +112,18 @@ PLAIN_VOICE = Voice(
     changes=(
         "Make that {quantity} {item}.",
         "Sorry, I meant {quantity} {item}.",
-        "Actually {quantity} {item}.",
+        "Did I say {asked} {item}? It is {quantity}.",
     ),
     cancellations=("No {item} after all.", "Please drop the {item}."),
     asides=("Thank you.", "Thanks a lot."),
-    quantities={},
+    quantities={2: ("a pair of",), 6: ("half a dozen",), 12: ("a dozen",)},
 )
 
-ORDERS_VOICE = Voice(
-    openings=(
-        *PLAIN_VOICE.openings,
-        "{customer} speaking, in {city}.",
-        "It goes to {city}, for {customer}.",
-        "An order for {city}. My name? {customer}.",
-    ),
-    requests=(
-        *PLAIN_VOICE.requests,
-        "Put me down for {items}.",
-        "Could I get {items}?",
-        "I am after {items}.",
-    ),
-    days=(*PLAIN_VOICE.days, "I am in on {day}.", "{day} is best."),
-    express=(
-        *PLAIN_VOICE.express,
-        "I can't wait.",
-        "Whatever is quick.",
-        "Rush it.",
-        "The sooner the better.",
-    ),
-    standard=(
-        *PLAIN_VOICE.standard,
-        "Take your time.",
-        "Send it the cheap way.",
-        "There is no need to rush.",
-    ),
-    gift=(
-        *PLAIN_VOICE.gift,
-        "Make it pretty.",
-        "It needs a ribbon.",
-        "Hide the price.",
-    ),
+ORDERS_VOICE = replace(
+    PLAIN_VOICE,
+    express=(*PLAIN_VOICE.express, "I can't wait.", "Whatever is quick.", "Rush it.", "The sooner the better."),
+    standard=(*PLAIN_VOICE.standard, "Take your time.", "Send it the cheap way.", "There is no need to rush."),
+    gift=(*PLAIN_VOICE.gift, "Make it pretty.", "It needs a ribbon.", "Hide the price."),
     no_gift=(*PLAIN_VOICE.no_gift, "It is for me.", "No ribbon."),
     notes={
         "ring twice": (*PLAIN_VOICE.notes["ring twice"], "One ring is not enough."),
@@ -150,23 +132,9 @@ ORDERS_VOICE = Voice(
         "use back gate": (*PLAIN_VOICE.notes["use back gate"], "Come round the back."),
         "fragile": (*PLAIN_VOICE.notes["fragile"], "It breaks, so be gentle."),
     },
-    changes=(
-        *PLAIN_VOICE.changes,
-        "No, {quantity} {item} will do.",
-        "Did I say {asked} {item}? It is {quantity}.",
-    ),
-    cancellations=(
-        *PLAIN_VOICE.cancellations,
-        "Forget the {item}.",
-        "I have enough {item}, leave those.",
-    ),
-    asides=(
-        *PLAIN_VOICE.asides,
-        "You were good to me last time.",
-        "I hope you are well.",
-        "It rains a lot here.",
-    ),
-    quantities={2: ("a pair of", "a couple of"), 6: ("half a dozen",), 12: ("a dozen",)},
+    changes=(*PLAIN_VOICE.changes, "No, {quantity} {item} will do."),
+    cancellations=(*PLAIN_VOICE.cancellations, "Forget the {item}."),
+    asides=(*PLAIN_VOICE.asides, "You were good to me last time.", "I hope you are well.", "It rains a lot here."),
 )
 
 

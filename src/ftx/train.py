@@ -100,12 +100,16 @@ class Application:
 
         pin_device(config.hardware.device)
         settled = resolve_hardware(config)
-        for notice in (*announcements(settled), fallback_notice(config, settled)):
-            if notice:
-                self.console.print(notice, markup=False, highlight=False, soft_wrap=True)
+        self._say(*announcements(settled), *fallback_notice(config, settled))
         from ftx.job.preparation import prepare_run  # imports transformers
 
-        return prepare_run(settled, overrides)
+        ready = prepare_run(settled, overrides)
+        self._say(*ready.data.notices())
+        return ready
+
+    def _say(self, *lines: str) -> None:
+        for line in lines:
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def _recorded(self, ready: Any, run: RunDir) -> float | None:
         from ftx.job.session import run_recorded

@@ -115,7 +115,7 @@ def _data_files(config: RunConfig) -> Iterator[str]:
             yield f"data.{name}={value}: {'is a folder' if path.is_dir() else 'no such file'}; expected a .jsonl file"
         elif path.suffix != ".jsonl":
             yield f"data.{name}={value}: expected a .jsonl file, one JSON object a line"
-        elif (real := path.resolve()) in seen and not config.data.allow_overlap:
+        elif (real := path.resolve()) in seen and config.data.allow_overlap is not True:
             yield (
                 f"data.{name} is the same file as data.{seen[real]}: a model scored on its own training rows "
                 "proves nothing (data.allow_overlap=true, if you mean it)"

@@ -6,7 +6,7 @@ the machine knows (`ftx.job.hardware`).
 
 import difflib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import resources
@@ -22,6 +22,7 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from ftx.config.checks import cross_field_problems
 from ftx.config.keys import FREE_NODES, GROUPS, is_free, is_known, schema_keys, section_names, unknown_key
@@ -142,14 +143,14 @@ def compose_run(line: CommandLine) -> RunConfig:
     """
     with _hydra():
         overrides = hydra_overrides(line)
-        problems = override_problems(overrides, multirun=line.multirun)
+        problems = override_problems(overrides, group_options(line), multirun=line.multirun)
         if problems:
             raise ConfigError(problems)
         fixed = [word for word in overrides if not _parsed([word])[0].is_sweep_override()]
         try:
             composed = hydra_compose(config_name=CONFIG_NAME, overrides=fixed)
-        except (HydraException, OmegaConfBaseException) as error:
-            raise ConfigError([_first_line(error)]) from error
+        except (HydraException, OmegaConfBaseException, YAMLError) as error:
+            raise ConfigError([_in_words(error)]) from error
         return to_run_config(composed)
 
 
@@ -162,7 +163,7 @@ def to_run_config(composed: DictConfig) -> RunConfig:
     try:
         container = OmegaConf.to_container(composed, resolve=True)
     except OmegaConfBaseException as error:
-        raise ConfigError([_first_line(error)]) from error
+        raise ConfigError([_in_words(error)]) from error
     settings = cast(dict[str, Any], container)
     settings.pop("hydra", None)
     problems = []
@@ -181,7 +182,7 @@ def to_run_config(composed: DictConfig) -> RunConfig:
     return config
 
 
-def override_problems(overrides: Sequence[str], *, multirun: bool) -> list[str]:
+def override_problems(overrides: Sequence[str], options: Mapping[str, Sequence[str]], *, multirun: bool) -> list[str]:
     """Every problem that can be seen in the overrides alone, before anything is composed."""
     problems: list[str] = []
     for word in overrides:
@@ -190,11 +191,11 @@ def override_problems(overrides: Sequence[str], *, multirun: bool) -> list[str]:
         except HydraException:
             problems.append(f"{word}: expected key=value (quote values with spaces or special characters)")
             continue
-        problems.extend(_override_problems(parsed, multirun=multirun))
+        problems.extend(_override_problems(parsed, options, multirun=multirun))
     return problems
 
 
-def _override_problems(override: Override, *, multirun: bool) -> Iterator[str]:
+def _override_problems(override: Override, options: Mapping[str, Sequence[str]], *, multirun: bool) -> Iterator[str]:
     name = override.key_or_group
     if name == "hydra" or name.startswith(("hydra.", "hydra/")) or is_free(name):
         return
@@ -208,13 +209,14 @@ def _override_problems(override: Override, *, multirun: bool) -> Iterator[str]:
     else:
         values = list(override.sweep_iterator()) if override.is_sweep_override() else [override.value()]
         for value in values:
-            yield from _value_problems(name, value, swept=override.is_sweep_override())
+            if name in GROUPS and not isinstance(value, dict):
+                yield from _option_problems(name, value, options[name])
+            else:
+                yield from _value_problems(name, value, swept=override.is_sweep_override())
 
 
 def _value_problems(name: str, value: Any, *, swept: bool) -> Iterator[str]:
-    if name in GROUPS and not isinstance(value, dict):
-        yield from _option_problems(name, value)
-    elif name in section_names():
+    if name in section_names():
         if not isinstance(value, dict):
             yield f"{name} is a group of keys, got {shown(value)}: write {name}.KEY=VALUE"
             return
@@ -235,8 +237,7 @@ def _leaf_problems(name: str, value: Any, *, swept: bool) -> Iterator[str]:
         yield problem
 
 
-def _option_problems(group: str, option: Any) -> Iterator[str]:
-    options = GlobalHydra.instance().config_loader().get_group_options(group)
+def _option_problems(group: str, option: Any, options: Sequence[str]) -> Iterator[str]:
     if option is None or str(option) in options:
         return
     close = difflib.get_close_matches(str(option), options, n=1)
@@ -265,8 +266,14 @@ def _parsed(words: Iterable[str]) -> list[Override]:
     return OverridesParser.create().parse_overrides(list(words))
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
+def _in_words(error: Exception) -> str:
+    """Hydra's own message on one line; for a key that does not exist, with the one that was probably meant."""
+    lines = [line.strip() for line in str(error).strip().splitlines()]
+    name = next((line.removeprefix("full_key: ") for line in lines if line.startswith("full_key: ")), "")
+    said = " ".join(line for line in lines if "_type=" not in line and not line.startswith("full_key: "))
+    if name and not is_known(name):
+        return f"{unknown_key(name)} ({said})"
+    return f"{name}: {said}" if name else said
 
 
 @contextmanager

@@ -132,7 +132,11 @@ class DataConfig:
         "what carries loss; auto: the completion, all assistant turns of a chat, all of a text",
         choices=("auto", "completion", "assistant", "last_turn", "all"),
     )
-    allow_overlap: bool = key(False, "train although validation or test prompts are among the training rows")
+    allow_overlap: bool | None = key(
+        None,
+        "validation or test prompts among the training rows: true allows them, false refuses the first; null: "
+        "said and recorded up to 5% of a split, refused above",
+    )
 
 
 @dataclass

@@ -21,6 +21,18 @@ class PreparedData:
     test: list[TokenizedRow]
     record: dict[str, Any]
 
+    def notices(self) -> list[str]:
+        """What was left out, cut or found twice, one line each; nothing of it happens in silence."""
+        lines = list(self.record["overlap"])
+        for name, counts in self.record["lengths"].items():
+            if counts["too_long"]:
+                lines.append(
+                    f"{counts['too_long']} of {counts['rows']} {name} rows are longer than {counts['limit']} tokens: "
+                    f"{counts['dropped']} dropped, {counts['truncated']} cut, "
+                    f"{counts['target_tokens_lost']} target tokens lost"
+                )
+        return lines
+
     def by_name(self) -> dict[str, list[TokenizedRow]]:
         """The splits that have rows."""
         named = {"train": self.train, "validation": self.validation, "test": self.test}

@@ -18,6 +18,7 @@ from ftx.data.rows import Row, Table, bundled_path, iterate_lines, read_jsonl, r
 from ftx.errors import DataError
 
 MOST_OVERLAPS_SHOWN = 3
+TOLERATED_OVERLAP = 0.05  # of a split's rows, unless data.allow_overlap says otherwise
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,8 @@ def read_splits(config: DataConfig) -> Splits:
     if not validation:
         fraction = config.eval_fraction
         train, validation = split_by_prompt(train, fraction, config.split_seed)
-    overlap = overlaps({"train": train, "validation": validation, "test": test})
-    if overlap and not config.allow_overlap:
-        raise DataError("\n".join(overlap) + "\nRemove them, or say data.allow_overlap=true if you mean it.")
+    found = overlaps({"train": train, "validation": validation, "test": test})
+    _refuse_overlap(found, config.allow_overlap)
     if config.max_examples is not None:
         train = train[: config.max_examples]
     named = {"train": train, "validation": validation, "test": test}
@@ -71,7 +71,7 @@ def read_splits(config: DataConfig) -> Splits:
         ],
         "split": {"fraction": fraction, "seed": config.split_seed if fraction else None},
         "content": {name: content_hashes(rows) for name, rows in named.items() if rows},
-        "overlap": overlap,
+        "overlap": [overlap.in_words() for overlap in found],
     }
     return Splits(train, validation, test, record)
 
@@ -103,16 +103,42 @@ def prompt_key(row: Row) -> str:
     return _normalised(json.dumps([[turn["role"], turn["content"]] for turn in turns], ensure_ascii=False))
 
 
-def overlaps(splits: dict[str, list[Row]]) -> list[str]:
-    """One line per pair of splits that share prompts: how many rows, and the first of them."""
-    lines = []
+@dataclass(frozen=True)
+class Overlap:
+    """Rows of split `second` whose prompts also stand in split `first`, with their twins there."""
+
+    first: str
+    second: str
+    rows: int
+    pairs: list[tuple[Row, Row]]
+
+    @property
+    def share(self) -> float:
+        """Share of the second split's rows."""
+        return len(self.pairs) / self.rows
+
+    def in_words(self) -> str:
+        """How many rows, and the first of them."""
+        shown = "; ".join(f"{row.where} = {twin.where}" for row, twin in self.pairs[:MOST_OVERLAPS_SHOWN])
+        return f"{len(self.pairs)} of {self.rows} {self.second} prompts are also in {self.first}: {shown}"
+
+
+def overlaps(splits: dict[str, list[Row]]) -> list[Overlap]:
+    """Every pair of splits that shares prompts."""
+    found = []
     for (first, some), (second, others) in combinations(splits.items(), 2):
         known = {prompt_key(row): row for row in some}
-        shared = [(known[key], row) for row in others if (key := prompt_key(row)) in known]
-        if shared:
-            shown = "; ".join(f"{row.where} = {twin.where}" for twin, row in shared[:MOST_OVERLAPS_SHOWN])
-            lines.append(f"{len(shared)} of {len(others)} {second} prompts are also in {first}: {shown}")
-    return lines
+        pairs = [(row, known[key]) for row in others if (key := prompt_key(row)) in known]
+        if pairs:
+            found.append(Overlap(first, second, len(others), pairs))
+    return found
+
+
+def _refuse_overlap(found: Sequence[Overlap], allowed: bool | None) -> None:
+    limit = {True: 1.0, False: 0.0, None: TOLERATED_OVERLAP}[allowed]
+    refused = [overlap.in_words() for overlap in found if overlap.share > limit]
+    if refused:
+        raise DataError("\n".join([*refused, "Remove them, or say data.allow_overlap=true if you mean it."]))
 
 
 def content_hashes(rows: Sequence[Row]) -> dict[str, str]:
@@ -157,9 +183,10 @@ def _hub_table(config: DataConfig, split: str) -> Table:
     try:
         loaded = load_dataset(name, revision=config.revision, split=split)
     except Exception as error:
+        reason = (str(error).splitlines() or ["no reason given"])[0]
         raise DataError(
-            f"data.name={name}, split {split}: cannot be loaded ({type(error).__name__}: "
-            f"{(str(error).splitlines() or ['no reason given'])[0]}); check the name and the network, or use data=file with a local file"
+            f"data.name={name}, split {split}: cannot be loaded ({type(error).__name__}: {reason}); "
+            "check the name and the network, or use data=file with a local file"
         ) from error
     records = ((f"{name}[{split}]:{number}", without_nulls(row)) for number, row in enumerate(loaded))
     rows = rows_from(records, config.columns, f"{name}[{split}]")

@@ -43,11 +43,11 @@ def resolve_hardware(config: RunConfig) -> RunConfig:
     return out
 
 
-def fallback_notice(asked: RunConfig, settled: RunConfig) -> str | None:
-    """One line that says what `auto` became, where that is less than an accelerator."""
+def fallback_notice(asked: RunConfig, settled: RunConfig) -> list[str]:
+    """A line that says what `auto` became, where that is less than an accelerator."""
     if asked.hardware.device != "auto" or settled.hardware.device != "cpu":
-        return None
-    return f"No accelerator found: training on the CPU in {settled.hardware.precision}."
+        return []
+    return [f"No accelerator found: training on the CPU in {settled.hardware.precision}."]
 
 
 def cpu_threads() -> int:

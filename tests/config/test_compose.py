@@ -1,0 +1,203 @@
+"""From a command line to a checked configuration; every refusal names the field, the value and the remedy."""
+
+from pathlib import Path
+
+import pytest
+
+from ftx.config.compose import CommandLine, compose_run, packaged_config_dir, parse_command_line
+from ftx.config.schema import RunConfig
+from ftx.errors import ConfigError
+
+
+def composed(*words: str) -> RunConfig:
+    return compose_run(parse_command_line(words))
+
+
+def problems(*words: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        composed(*words)
+    return caught.value.problems
+
+
+def test_defaults_are_those_of_the_field() -> None:
+    config = composed()
+    assert (config.seed, config.lora.rank, config.lora.alpha, config.lora.dropout) == (0, 16, 32.0, 0.05)
+    assert config.lora.target_modules == ["all-linear"]
+    assert (config.optim.lr, config.optim.scheduler, config.optim.warmup_ratio) == (2e-4, "cosine", 0.03)
+    assert (config.model.name, config.data.name) == ("tiny", "orders")
+    assert (config.metric.name, config.metric.direction, config.metric.at) == ("eval_loss", "min", "best")
+
+
+@pytest.mark.parametrize("spelling", ["1e-4", "1E-4", "'1e-4'", "0.0001", ".0001"])
+def test_a_number_is_a_float_however_it_is_spelled(spelling: str) -> None:
+    assert composed(f"optim.lr={spelling}").optim.lr == 0.0001
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("optim.lrr=1e-3", "optim.lrr: no such key. Did you mean optim.lr?"),
+        ("+optim.lrr=1e-3", "optim.lrr: no such key. Did you mean optim.lr?"),
+        ("++lora.rnak=8", "lora.rnak: no such key. Did you mean lora.rank?"),
+        ("rank=8", "rank: no such key. Did you mean lora.rank?"),
+        ("learning_rate=1e-3", "learning_rate: no such key. Did you mean optim.lr?"),
+        ("training.learning_rate=1e-3", "training.learning_rate: no such key. Did you mean optim.lr?"),
+        ("lora_r=8", "lora_r: no such key. Did you mean lora.rank?"),
+        ("num_train_epochs=1", "num_train_epochs: no such key. Did you mean optim.epochs?"),
+        ("val_set_size=0.1", "val_set_size: no such key. Did you mean data.eval_fraction?"),
+        ("lora.rank=-1", "lora.rank must be at least 1 and at most 4096, got -1"),
+        ("lora.rank=64.5", "lora.rank must be a whole number, got 64.5"),
+        ("lora.rank=true", "lora.rank must be a whole number, got True"),
+        ("optim.lr=fast", "optim.lr must be a number or null, got fast"),
+        ("optim.lr=nan", "optim.lr must be above 0, got nan"),
+        ("optim.lr=inf", "optim.lr must be above 0, got inf"),
+        ("optim.scheduler=cosin", "optim.scheduler must be one of cosine, linear, constant; got cosin"),
+        ("score.metrics=[bleu]", "score.metrics must be one of exact_match; got bleu"),
+        ("lora=lorra", "lora=lorra: no such option, expected one of dora, none, pissa, rslora, standard"),
+        ("lora.target_modules=q_proj", "lora.target_modules must be a list, written [a,b], of text, got q_proj"),
+        ("lora.target_modules=q_proj,v_proj", "add -m to run each of them, or write one list as lora.target_modules=["),
+        ("lora=8,16", "lora=8,16 lists several values"),
+        ("optim={lr: 1, foo: 3}", "optim.foo: no such key."),
+        ("data.columns.promt=q", "data.columns.promt: no such key. Did you mean data.columns.prompt?"),
+        ("~lora", "~lora: settings cannot be removed"),
+        ("lora.rank", "lora.rank: expected key=value"),
+        ("lora=none", None),
+    ],
+)
+def test_refusals_name_field_value_and_remedy(word: str, expected: str | None) -> None:
+    if expected is None:
+        composed(word)
+        return
+    (problem,) = problems(word)
+    assert problem.startswith(expected) or expected in problem
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    ["per_device_train_batch_size", "gradient_accumulation_steps", "max_length", "load_in_4bit", "bf16", "packing"],
+)
+def test_names_from_elsewhere_get_an_answer(foreign: str) -> None:
+    (problem,) = problems(f"{foreign}=1")
+    assert "--help" not in problem
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    assert len(problems("optim.lrr=1", "lora.rank=0", "optim=sgdd", "optim.epochs=-1")) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("data.path=x.jsonl",), "data.path=x.jsonl inside data=orders"),
+        (("model.name=other/model",), "model.name=other/model inside model=tiny"),
+        (("model=hub",), "model.name is not set"),
+        (("model=hub", "model.name=./nowhere"), "model.name=./nowhere: no such folder"),
+        (("data=hub",), "data.name is not set"),
+        (("data=file",), "data.path is not set"),
+        (("data=file", "data.path=nowhere.jsonl"), "data.path=nowhere.jsonl: no such file"),
+        (("lora=none", "lora.rank=8"), "lora.rank is set, but lora=none"),
+        (("lora.target_modules=[]",), "lora.target_modules=[] adapts nothing"),
+        (("lora=none", "optim=loraplus"), "optim=loraplus gives B its own learning rate"),
+        (("hardware.micro_batch_size=3",), "hardware.micro_batch_size=3 does not divide optim.batch_size=8"),
+        (("metric.name=exact_match", "score=none"), "metric: exact_match is not computed"),
+        (("metric.direction=max",), "metric.direction=max contradicts eval_loss"),
+        (("early_stop.patience=5",), "early_stop.patience=5 can never stop a run of 3 evaluations"),
+        (("hardware.device=tpu",), "hardware.device must be auto, cpu, cuda, cuda:N or mps; got tpu"),
+    ],
+)
+def test_settings_that_contradict_each_other(words: tuple[str, ...], expected: str) -> None:
+    assert any(problem.startswith(expected) for problem in problems(*words))
+
+
+def test_one_file_for_training_and_validation_is_refused(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"prompt": "a", "completion": "b"}\n')
+    words = ("data=file", f"data.path={rows}", f"data.eval_path={tmp_path}/./rows.jsonl")
+    assert any("is the same file as data.path" in problem for problem in problems(*words))
+
+
+def test_custom_keys_are_free() -> None:
+    assert composed("custom.beta=0.1", "+custom.inner.x=[1,2]").custom == {"beta": 0.1, "inner": {"x": [1, 2]}}
+
+
+def test_a_group_of_keys_can_be_given_as_a_mapping() -> None:
+    assert composed("data.columns={prompt: question}").data.columns.prompt == "question"
+
+
+@pytest.mark.parametrize(
+    ("variant", "alpha", "scaling"),
+    [("standard", 128.0, 2.0), ("dora", 128.0, 2.0), ("pissa", 64.0, 1.0), ("rslora", 64.0, 8.0)],
+)
+def test_alpha_follows_the_rank_so_that_the_scaling_stays(variant: str, alpha: float, scaling: float) -> None:
+    from ftx.config.resolve import scaling as scaling_of
+
+    config = composed(f"lora={variant}", "lora.rank=64")
+    assert config.lora.alpha == alpha
+    assert scaling_of(variant, 64, alpha) == scaling
+    default = composed(f"lora={variant}")
+    assert default.lora.alpha is not None
+    assert scaling_of(variant, 16, default.lora.alpha) == scaling
+
+
+def test_an_alpha_of_ones_own_stays() -> None:
+    assert composed("lora.rank=64", "lora.alpha=16").lora.alpha == 16
+
+
+def test_all_weights_have_a_learning_rate_of_their_own() -> None:
+    assert composed("lora=none").optim.lr == 2e-5
+    assert composed("lora=none", "optim.lr=1e-3").optim.lr == 1e-3
+
+
+def test_data_seed_follows_the_seed_unless_set() -> None:
+    assert composed("seed=7").data_seed == 7
+    assert composed("seed=7", "data_seed=1").data_seed == 1
+
+
+def test_every_option_of_conf_composes(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"prompt": "a", "completion": "b"}\n')
+    needs = {
+        "model/hub": ["model.name=some/model"],
+        "data/file": [f"data.path={rows}"],
+        "data/hub": ["data.name=some/data"],
+        "score/none": [],
+    }
+    options = sorted(file.relative_to(packaged_config_dir()) for file in packaged_config_dir().glob("*/*.yaml"))
+    assert len(options) > 20
+    for option in options:
+        group, name = option.parent.name, option.stem
+        words = [f"{group}={name}", *needs.get(f"{group}/{name}", [])]
+        if (group, name) == ("model", "smollm2"):
+            words.append(f"model.name={packaged_config_dir()}")  # the weights are fetched separately
+            assert any("not a saved model" in problem for problem in problems(*words))
+            continue
+        composed(*words)
+
+
+def test_a_folder_of_ones_own_adds_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "conf" / "optim").mkdir(parents=True)
+    (tmp_path / "conf" / "optim" / "mine.yaml").write_text("name: adamw\nlr: 3e-3\n")
+    monkeypatch.chdir(tmp_path)
+    assert composed("optim=mine").optim.lr == 3e-3
+    (tmp_path / "conf" / "optim" / "typo.yaml").write_text("name: adamw\nlrr: 3e-3\n")
+    with pytest.raises(ConfigError, match="lrr"):
+        composed("optim=typo")
+
+
+def test_flags_may_stand_anywhere() -> None:
+    line = parse_command_line(["lora.rank=8", "-m", "seed=0,1", "--json", "--config-dir=x"])
+    assert line == CommandLine(["lora.rank=8", "seed=0,1"], multirun=True, json=True, config_dir="x")
+
+
+@pytest.mark.parametrize("flag", ["--fast", "--config-dir"])
+def test_flags_that_make_no_sense_are_refused(flag: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_command_line([flag])
+
+
+def test_levels_of_a_sweep_are_checked_one_by_one() -> None:
+    assert problems("-m", "lora.rank=8,0,x") == [
+        "lora.rank must be at least 1 and at most 4096, got 0 (lora=none fine-tunes all weights instead)",
+        "lora.rank must be a whole number, got x (lora=none fine-tunes all weights instead)",
+    ]
+    assert "a bare comma means several runs" in problems("-m", "lora.target_modules=q_proj,v_proj")[0]

@@ -1,0 +1,75 @@
+"""Which settings make two runs different, and which do not."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from ftx.config import fingerprint
+from ftx.config.compose import compose_run, parse_command_line
+from ftx.config.fingerprint import fingerprints
+from ftx.config.keys import schema_keys
+from ftx.config.schema import RunConfig
+
+CONTENT = {
+    "train": {"ordered": "t", "any_order": "T"},
+    "validation": {"ordered": "v", "any_order": "V"},
+    "test": {"ordered": "e", "any_order": "E"},
+}
+
+
+def of(config: RunConfig, content: dict[str, dict[str, str]] = CONTENT, weights: str = "w") -> dict[str, str]:
+    return fingerprints(config, weights=weights, template="x", content=content)
+
+
+@cache
+def composed(*words: str) -> RunConfig:
+    return compose_run(parse_command_line(words))
+
+
+def test_every_key_is_classified_exactly_once() -> None:
+    lists = (fingerprint.TRAIN_KEYS, fingerprint.SELECTION_KEYS, fingerprint.EVALUATION_KEYS, fingerprint.NEITHER)
+    listed = [name for names in lists for name in names]
+    assert sorted(listed) == sorted(schema_keys())
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["seed=1", "data_seed=5", "lora.rank=8", "optim.lr=1e-3", "lora=dora", "hardware.threads=1", "custom.beta=1"],
+)
+def test_what_moves_the_weights_moves_the_train_fingerprint(word: str) -> None:
+    assert of(composed(word))["train"] != of(composed())["train"]
+
+
+@pytest.mark.parametrize(
+    "word", ["notes=x", "name=x", "output_root=x", "labbook=null", "tracking=none", "hardware.micro_batch_size=2"]
+)
+def test_what_changes_no_number_moves_neither(word: str) -> None:
+    assert of(composed(word)) == of(composed())
+
+
+def test_scores_move_the_evaluation_alone() -> None:
+    base, other = of(composed()), of(composed("score=none"))
+    assert base["train"] == other["train"]
+    assert base["evaluation"] != other["evaluation"]
+
+
+def test_rows_and_weights_count_by_content() -> None:
+    base = of(composed())
+    other = {**CONTENT, "train": {"ordered": "moved", "any_order": "T"}}
+    assert of(composed(), other)["train"] != base["train"]
+    assert of(composed(), weights="other")["train"] != base["train"]
+
+
+def test_validation_rows_count_as_long_as_they_choose_the_checkpoint() -> None:
+    other = {**CONTENT, "validation": {"ordered": "n", "any_order": "N"}}
+    assert of(composed(), other)["train"] != of(composed())["train"]
+    last = composed("metric.at=last")
+    assert of(last, other)["train"] == of(last)["train"]
+    assert of(last, other)["evaluation"] != of(last)["evaluation"]
+
+
+def test_the_order_of_target_modules_does_not_count() -> None:
+    config = composed("lora.target_modules=[q_proj,v_proj]")
+    turned = replace(config, lora=replace(config.lora, target_modules=["v_proj", "q_proj"]))
+    assert of(config) == of(turned)

@@ -1,0 +1,26 @@
+"""Shared by all tests: the command line in a process of its own, and one real run of the bundled model."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from processes import Finished, run_module
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Callable[..., Finished]:
+    """`python -m ftx.train` in an empty folder."""
+
+    def call(*arguments: str, **environment: str) -> Finished:
+        return run_module("ftx.train", *arguments, folder=tmp_path, **environment)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def default_run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """The run that `make train` does, once for all tests that look at what it left."""
+    finished = run_module("ftx.train", folder=tmp_path_factory.mktemp("default"))
+    assert finished.status == 0, finished.err + finished.out
+    return finished

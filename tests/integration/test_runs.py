@@ -1,0 +1,204 @@
+"""Real runs of a few steps: seeds, adapters, optimisers, endings."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+
+import pytest
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from ftx.record.history import read_history
+from ftx.record.layout import RunDir
+from ftx.record.run_record import RunRecord
+from losses_again import eval_loss_of
+from processes import Finished, run_module
+
+pytestmark = pytest.mark.train
+
+Train = Callable[..., Finished]
+TINY = str(resources.files("ftx") / "bundled" / "tiny")
+SMOKE = ("debug=smoke", "score=none", "hardware.threads=1")
+ADAPTERS = ("standard", "rslora", "dora", "pissa", "none")
+
+
+def by_setting(finished: Finished, group: str, name: str) -> dict[object, RunDir]:
+    """The run directories of a sweep by one setting's value."""
+    assert finished.status == 0, finished.out + finished.err
+    runs = finished.run_dirs()
+    return {json.loads(run.record.read_text())["config"][group][name]: run for run in runs}
+
+
+@pytest.fixture(scope="module")
+def adapters(tmp_path_factory: pytest.TempPathFactory) -> dict[object, RunDir]:
+    folder = tmp_path_factory.mktemp("adapters")
+    done = run_module("ftx.train", "-m", f"lora={','.join(ADAPTERS)}", "optim.lr=2e-3", *SMOKE, folder=folder)
+    return by_setting(done, "lora", "variant")
+
+
+@pytest.mark.parametrize("variant", ADAPTERS)
+def test_what_is_saved_gives_the_recorded_loss_on_the_original_base(
+    adapters: dict[object, RunDir], variant: str
+) -> None:
+    run = adapters[variant]
+    record = RunRecord.read(run.record)
+    if variant == "none":
+        model = AutoModelForCausalLM.from_pretrained(str(run.model), dtype=torch.float32)
+    else:
+        base = AutoModelForCausalLM.from_pretrained(TINY, dtype=torch.float32)
+        model = PeftModel.from_pretrained(base, str(run.adapter))
+    tokenizer = AutoTokenizer.from_pretrained(str(run.model if variant == "none" else run.adapter))
+    events, _ = read_history(run.history)
+    untrained = events[0].metrics["loss"]
+    assert record.result["validation_value"] < untrained
+    assert eval_loss_of(model, tokenizer) == pytest.approx(record.result["validation_value"], rel=2e-4)
+
+
+def test_each_job_of_a_sweep_leaves_hydras_files_and_a_run_of_its_own(adapters: dict[object, RunDir]) -> None:
+    assert set(adapters) == set(ADAPTERS)
+    for variant, run in adapters.items():
+        assert f"- lora={variant}" in (run.hydra / "overrides.yaml").read_text()
+
+
+def test_optimisers_with_their_own_reason(tmp_path: Path) -> None:
+    done = run_module("ftx.train", "-m", "optim=adamw,adafactor,loraplus", *SMOKE, folder=tmp_path)
+    runs = by_setting(done, "optim", "name")
+    weights = {name: load_file(run.adapter / "adapter_model.safetensors") for name, run in runs.items()}
+    norms = {
+        name: sum(float(w.norm()) for key, w in found.items() if "lora_B" in key) for name, found in weights.items()
+    }
+    assert norms["loraplus"] > 3 * norms["adamw"]  # B learns 16 times faster
+    assert len(set(norms.values())) == 3
+
+
+@pytest.fixture(scope="module")
+def seeds(tmp_path_factory: pytest.TempPathFactory) -> dict[int, RunDir]:
+    done = run_module("ftx.train", "-m", "seed=0,1", *SMOKE, folder=tmp_path_factory.mktemp("seeds"))
+    assert done.status == 0, done.out + done.err
+    return {json.loads(run.record.read_text())["seed"]: run for run in done.run_dirs()}
+
+
+def weights_of(run: RunDir) -> dict[str, torch.Tensor]:
+    return load_file(run.adapter / "adapter_model.safetensors")
+
+
+def test_one_seed_is_bit_equal_alone_and_as_the_second_job_of_a_sweep(train: Train, seeds: dict[int, RunDir]) -> None:
+    alone = train("seed=1", *SMOKE)
+    (run,) = alone.run_dirs()
+    one, other = weights_of(run), weights_of(seeds[1])
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    first, second = (read_history(path.history)[0] for path in (run, seeds[1]))
+    assert [event.metrics["loss"] for event in first] == [event.metrics["loss"] for event in second]
+    assert alone.record()["fingerprint"] == RunRecord.read(seeds[1].record).fingerprint
+
+
+def test_another_seed_is_another_run_on_the_same_split(seeds: dict[int, RunDir]) -> None:
+    one, other = weights_of(seeds[0]), weights_of(seeds[1])
+    assert not any(torch.equal(one[name], other[name]) for name in one)
+    records = [RunRecord.read(run.record) for run in seeds.values()]
+    assert records[0].dataset["content"] == records[1].dataset["content"]
+    assert records[0].fingerprint["train"] != records[1].fingerprint["train"]
+
+
+def test_json_on_stdout_and_nothing_else(train: Train) -> None:
+    done = train("--json", *SMOKE)
+    assert json.loads(done.out) == done.record()
+    assert "Run directory" in done.err
+
+
+def test_a_task_score_as_primary_metric(train: Train) -> None:
+    done = train("debug=smoke", "metric.name=exact_match", "hardware.threads=1")
+    record = done.record()
+    assert record["result"]["metric"] == "exact_match"
+    assert record["result"]["direction"] == "max"
+    assert record["result"]["value"] == record["scores"]["test"]["exact_match"]
+    assert record["scores"]["test"]["n"] == 8
+
+
+def test_a_fraction_of_ones_own_rows_validates_and_the_result_says_so(train: Train, tmp_path: Path) -> None:
+    source = resources.files("ftx") / "bundled" / "orders" / "train.jsonl"
+    rows = tmp_path / "mine.jsonl"
+    rows.write_text(Path(str(source)).read_text())
+    done = train("data=file", f"data.path={rows}", "data.eval_fraction=0.2", *SMOKE)
+    record = done.record()
+    assert record["dataset"]["split"] == {"fraction": 0.2, "seed": 0}
+    assert record["result"]["same_rows"] is True
+    assert record["result"]["split"] == "validation"
+    assert "selected and measured on the same rows" in done.out
+    assert "bundled tiny model knows nothing but sentences about orders" in done.out
+
+
+def test_early_stopping_says_why_and_keeps_the_best(train: Train) -> None:
+    done = train(
+        "optim.lr=2e-2", "data.max_examples=16", "optim.epochs=12", "early_stop.patience=2", "score=none",
+        "hardware.threads=1",
+    )  # fmt: skip
+    record = done.record()
+    assert record["status"] == "finished"
+    assert record["stop_reason"].startswith("eval_loss did not improve in 2 evaluations")
+    assert record["cost"]["steps"] < 24
+    assert record["result"]["checkpoint"]["step"] == record["losses"]["best_step"] < record["cost"]["steps"]
+
+
+def test_a_run_that_diverges(train: Train) -> None:
+    done = train("optim.lr=1e20", "optim.warmup_ratio=0", *SMOKE)
+    assert done.status == 1
+    record = done.record()
+    assert record["status"] == "diverged"
+    assert "at step" in record["error"]
+    assert record["result"]["value"] is None
+    assert "Traceback" not in done.out + done.err
+    assert "Traceback" in done.run_dirs()[0].log.read_text()
+    assert (done.folder / "labbook.md").read_text().count("\n") == 1
+
+
+def test_adapter_targets_that_do_not_exist(train: Train) -> None:
+    done = train("lora.target_modules=[q_proj,FAKE]", *SMOKE)
+    assert done.status == 1
+    assert "no linear layer is called FAKE; this model has down_proj, gate_proj" in done.out
+    assert done.record()["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "status"), [(signal.SIGINT, "SIGINT", 130), (signal.SIGTERM, "SIGTERM", 143)]
+)
+def test_an_interrupted_run_is_recorded(tmp_path: Path, number: int, name: str, status: int) -> None:
+    words = ["optim.epochs=500", "score=none", "hardware.threads=1"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "ftx.train", *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        deadline = time.monotonic() + 120
+        while not list(tmp_path.glob("outputs/*/history.jsonl")):
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(number)
+        assert process.wait(60) == status
+    (path,) = tmp_path.glob("outputs/*")
+    record = RunRecord.read(RunDir(path).record)
+    assert (record.status, record.stop_reason, record.error) == ("interrupted", name, None)
+    assert (
+        "interrupted" in (tmp_path / "labbook.md").read_text() or record.run_id in (tmp_path / "labbook.md").read_text()
+    )
+
+
+def test_the_reproduce_script_repeats_the_run(train: Train) -> None:
+    first = train(*SMOKE, "notes=it's a test")
+    (run,) = first.run_dirs()
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    done = subprocess.run(
+        [str(run.reproduce.resolve())], env={"PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    runs = first.run_dirs()
+    assert len(runs) == 2
+    one, other = weights_of(runs[0]), weights_of(runs[1])
+    assert all(torch.equal(one[name], other[name]) for name in one)
