@@ -28,6 +28,7 @@ from ftx.config.compose import (
     own_config_dir,
     packaged_config_dir,
     parse_command_line,
+    quoted,
     register_schema,
     to_run_config,
 )
@@ -93,7 +94,7 @@ class Application:
         """One run: the directory is made first, so that Hydra writes its own files into it."""
         ready = self._prepared(config, self.line.overrides)
         run = create_run_dir(Path(config.output_root), ready.name)
-        self._through_hydra(lambda _composed: self._recorded(ready, run), f"hydra.run.dir={_quoted(run.path)}")
+        self._through_hydra(lambda _composed: self._recorded(ready, run), f"hydra.run.dir={quoted(str(run.path))}")
 
     def _prepared(self, config: RunConfig, overrides: Sequence[str]) -> Any:
         from ftx.job.hardware import fallback_notice, pin_device, resolve_hardware
@@ -138,12 +139,6 @@ def _refuse_torchrun() -> None:
         raise ConfigError(
             [f"WORLD_SIZE={os.environ['WORLD_SIZE']}: a run is one process so far; start it without torchrun"]
         )
-
-
-def _quoted(path: Path) -> str:
-    """A path as Hydra's override grammar quotes it."""
-    escaped = str(path).replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def start(arguments: Sequence[str]) -> int:

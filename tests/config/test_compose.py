@@ -120,6 +120,14 @@ def test_custom_keys_are_free() -> None:
     assert composed("custom.beta=0.1", "+custom.inner.x=[1,2]").custom == {"beta": 0.1, "inner": {"x": [1, 2]}}
 
 
+@pytest.mark.parametrize(
+    "text", ["it's a test", "rank 8, then 16 (maybe)", 'say "x"', "back\\slash", "end\\", "o\\'clock", "a=b", "null "]
+)
+def test_prose_needs_no_quotes_of_hydras_grammar(text: str) -> None:
+    assert composed(f"notes={text}", f"hypothesis={text}").notes == text
+    assert composed("notes='quoted, text'").notes == "quoted, text"
+
+
 def test_a_group_of_keys_can_be_given_as_a_mapping() -> None:
     assert composed("data.columns={prompt: question}").data.columns.prompt == "question"
 

@@ -6,6 +6,7 @@ the machine knows (`ftx.job.hardware`).
 
 import difflib
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from ftx.config.checks import cross_field_problems
-from ftx.config.keys import FREE_NODES, GROUPS, is_free, is_known, schema_keys, section_names, unknown_key
+from ftx.config.keys import FREE_NODES, GROUPS, PROSE, is_free, is_known, schema_keys, section_names, unknown_key
 from ftx.config.resolve import resolve
 from ftx.config.schema import RunConfig
 from ftx.config.values import shown, value_problem
@@ -122,12 +123,32 @@ def group_options(line: CommandLine) -> dict[str, list[str]]:
 
 
 def hydra_overrides(line: CommandLine) -> list[str]:
-    """The overrides as Hydra must see them: free keys made addable, the person's folder on the search path."""
-    overrides = [f"++{word}" if is_free(word.partition("=")[0]) else word for word in line.overrides]
+    """The overrides as Hydra must see them.
+
+    Keys of one's own become addable, prose is quoted, and the person's folder is put on the search path.
+    """
+    overrides = [_as_hydra_reads(word) for word in line.overrides]
     folder = own_config_dir(line)
     if folder is not None:
         overrides.append(f"hydra.searchpath=[file://{folder}]")
     return overrides
+
+
+def _as_hydra_reads(word: str) -> str:
+    name, _, value = word.partition("=")
+    if is_free(name):
+        return f"++{word}"
+    if name in PROSE and value[:1] not in ("'", '"') and value != "null":
+        # Commas, quotes and brackets in a sentence are not a list of levels.
+        return f"{name}={quoted(value)}"
+    return word
+
+
+def quoted(text: str) -> str:
+    """A text as Hydra's override grammar quotes it."""
+    # Backslashes count only in front of a quote, the closing one included.
+    escaped = re.sub(r"(\\*)(\'|$)", lambda found: found[1] * 2 + (f"\\{found[2]}" if found[2] else ""), text)
+    return f"'{escaped}'"
 
 
 def register_schema() -> None:

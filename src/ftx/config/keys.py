@@ -10,6 +10,7 @@ from ftx.config.aliases import FOREIGN_NAMES
 from ftx.config.schema import RunConfig
 
 FREE_NODES = ("custom",)
+PROSE = ("notes", "hypothesis")
 GROUPS = ("model", "lora", "optim", "data", "hardware", "score", "tracking", "debug")
 
 

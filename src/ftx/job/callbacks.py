@@ -26,6 +26,7 @@ class HistoryCallback(TrainerCallback):
         self._trackers = trackers
         self._progress = progress
         self._last_seen: tuple[float, int] | None = None
+        self._evaluated_batches = 0
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -51,6 +52,14 @@ class HistoryCallback(TrainerCallback):
             if metrics:
                 self._write(state, split, metrics)
                 self._progress.evaluated(state.global_step, state.epoch or 0.0, split, metrics)
+
+    def on_prediction_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Show how far an evaluation is."""
+        total = len(kwargs["eval_dataloader"])
+        self._evaluated_batches = self._evaluated_batches % total + 1
+        self._progress.working("evaluating", self._evaluated_batches, total)
 
     def _write(self, state: TrainerState, split: str, metrics: dict[str, float]) -> None:
         step, epoch = state.global_step, state.epoch or 0.0

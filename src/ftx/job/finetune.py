@@ -122,7 +122,7 @@ def build_trainer(
         processing_class=ready.tokenizer,
         data_collator=DataCollatorForLanguageModeling(pad_token_id=ready.tokenizer.pad_token_id),
         callbacks=callbacks,
-        score_hook=score_hook(ready) if config.metric.name in config.score.metrics else None,
+        score_hook=score_hook(ready, progress) if config.metric.name in config.score.metrics else None,
         loraplus_ratio=config.optim.loraplus_ratio if config.optim.name == "loraplus" else None,
     )
     trainer.remove_callback(PrinterCallback)
@@ -206,11 +206,11 @@ def early_stop_reason(trainer: SupervisedTrainer, config: RunConfig) -> str | No
     )
 
 
-def score_hook(ready: Preparation) -> ScoreHook:
+def score_hook(ready: Preparation, progress: Progress) -> ScoreHook:
     """Scores the validation rows during training, for a primary metric that is a task score."""
 
     def score(model: Any) -> dict[str, float]:
-        summary = summarise(generate_split(ready, model, ready.data.validation))
+        summary = summarise(generate_split(ready, model, "validation", progress))
         return {name: summary[name] for name in ready.config.score.metrics}
 
     return score
@@ -220,22 +220,26 @@ def score_splits(ready: Preparation, model: Any, progress: Progress) -> dict[str
     """The chosen checkpoint's own answers on validation and test; empty when no score is asked for."""
     if not ready.config.score.metrics:
         return {}
-    predictions = {}
+    predictions: dict[str, list[Generated]] = {}
     for split in ("validation", "test"):
-        rows = ready.data.by_name().get(split)
-        if rows:
-            progress.say(f"scoring {split}: {len(rows[: ready.config.score.max_examples])} rows")
-            predictions[split] = generate_split(ready, model, rows)
+        if split in ready.data.by_name():
+            predictions[split] = generate_split(ready, model, split, progress)
     return predictions
 
 
-def generate_split(ready: Preparation, model: Any, rows: list[TokenizedRow]) -> list[Generated]:
+def generate_split(ready: Preparation, model: Any, split: str, progress: Progress) -> list[Generated]:
     """Answers to the first `score.max_examples` rows of a split."""
     score = ready.config.score
-    rows = rows[: score.max_examples]
-    limit = score.max_new_tokens or longest_reference(rows, ready.tokenizer)
+    rows = ready.data.by_name()[split][: score.max_examples]
     with random_state_kept():
-        return generate(model, ready.tokenizer, rows, batch_size=score.batch_size, max_new_tokens=limit)
+        return generate(
+            model,
+            ready.tokenizer,
+            rows,
+            batch_size=score.batch_size,
+            max_new_tokens=score.max_new_tokens or longest_reference(rows, ready.tokenizer),
+            on_batch=lambda done, total: progress.working(f"scoring {split}", done, total),
+        )
 
 
 def write_predictions(run: RunDir, predictions: dict[str, list[Generated]]) -> None:

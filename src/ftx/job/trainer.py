@@ -113,6 +113,8 @@ class SupervisedTrainer(SFTTrainer):  # type: ignore[misc]  # TRL has no types
                     right += int((logits.argmax(-1) == targets).sum())
                 count += len(targets)
                 rows += len(inputs["input_ids"])
+                self.callback_handler.eval_dataloader = dataloader
+                self.callback_handler.on_prediction_step(self.args, self.state, self.control)
             metrics = {
                 f"{metric_key_prefix}_loss": loss_sum / count,
                 f"{metric_key_prefix}_token_accuracy": right / count,

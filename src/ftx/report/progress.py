@@ -1,57 +1,74 @@
-"""Progress of one run: a bar on a terminal, plain lines elsewhere."""
+"""Progress of one run: bars on a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
+from rich.progress import Progress as Bars
 
 PLAIN_LINES_PER_RUN = 10
+QUIET_SECONDS = 10.0  # plain lines say that evaluation goes on only when nothing was said for this long
 
-_NAMES = {"loss": "loss", "token_accuracy": "token accuracy", "exact_match": "exact match"}
+_NAMES = {"token_accuracy": "token accuracy", "exact_match": "exact match"}
+
+Clock = Callable[[], float]
 
 
 class Progress:
     """Told what happens, says it once in the way that suits the console."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, clock: Clock = time.monotonic) -> None:
         self._console = console
-        self._bar: Bar | None = None
-        self._task: TaskID | None = None
+        self._clock = clock
+        self._bars: Bars | None = None
+        self._tasks: dict[str, TaskID] = {}
         self._total = 0
-        self._started = 0.0
+        self._started = clock()
+        self._last_said = self._started
 
     def say(self, text: str) -> None:
-        """One line, above the bar if there is one."""
+        """One line, above the bars if there are any."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._last_said = self._clock()
 
     def start(self, total_steps: int) -> None:
         """Training begins; `total_steps` optimiser steps are planned."""
         self._total = total_steps
-        self._started = time.monotonic()
+        self._started = self._clock()
         if self._console.is_terminal:
-            self._bar = Bar(
-                TextColumn("training"),
+            self._bars = Bars(
+                TextColumn("{task.description}"),
                 BarColumn(),
                 MofNCompleteColumn(),
-                TextColumn("loss {task.fields[loss]}"),
+                TextColumn("{task.fields[loss]}"),
                 TimeElapsedColumn(),
                 TimeRemainingColumn(),
                 console=self._console,
                 transient=True,
             )
-            self._task = self._bar.add_task("training", total=total_steps, loss="-")
-            self._bar.start()
+            self._tasks["training"] = self._bars.add_task("training", total=total_steps, loss="")
+            self._bars.start()
 
     def step(self, step: int, loss: float) -> None:
         """One optimiser step is done."""
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=step, loss=f"{loss:.4f}")
-        elif not self._console.is_terminal and step % max(1, self._total // PLAIN_LINES_PER_RUN) == 0:
-            spent = time.monotonic() - self._started
+        if self._bars is not None:
+            self._bars.update(self._tasks["training"], completed=step, loss=f"loss {loss:.4f}")
+        elif step % max(1, self._total // PLAIN_LINES_PER_RUN) == 0:
+            spent = self._clock() - self._started
             left = spent / step * (self._total - step)
             self.say(f"step {step}/{self._total}  loss {loss:.4f}  {spent:.0f} s, about {left:.0f} s left")
+
+    def working(self, what: str, done: int, total: int) -> None:
+        """`done` of `total` parts of a longer piece of work beside training, such as an evaluation."""
+        if self._bars is not None:
+            if what not in self._tasks:
+                self._tasks[what] = self._bars.add_task(what, total=total, loss="")
+            self._bars.update(self._tasks[what], completed=done)
+            if done >= total:
+                self._bars.remove_task(self._tasks.pop(what))
+        elif self._clock() - self._last_said > QUIET_SECONDS:
+            self.say(f"{what}: {done} of {total} batches")
 
     def evaluated(self, step: int, epoch: float, split: str, metrics: Mapping[str, float]) -> None:
         """A split was evaluated."""
@@ -59,7 +76,7 @@ class Progress:
         self.say(f"epoch {epoch:.2f}, step {step}: {split} {shown}")
 
     def stop(self) -> None:
-        """Take the bar away; safe to call at any time."""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
+        """Take the bars away; safe to call at any time."""
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars = None

@@ -1,6 +1,6 @@
 """Greedy generation in batches, independent of how the rows are batched."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,8 @@ import torch
 from ftx.data.render import TokenizedRow
 
 MARGIN_TOKENS = 16
+
+BatchHook = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -27,11 +29,18 @@ def longest_reference(rows: Sequence[TokenizedRow], tokenizer: Any) -> int:
 
 
 def generate(
-    model: Any, tokenizer: Any, rows: Sequence[TokenizedRow], *, batch_size: int, max_new_tokens: int
+    model: Any,
+    tokenizer: Any,
+    rows: Sequence[TokenizedRow],
+    *,
+    batch_size: int,
+    max_new_tokens: int,
+    on_batch: BatchHook | None = None,
 ) -> list[Generated]:
     """The model's own answer to each row's prompt, greedy, in the order of `rows`.
 
-    Rows are batched by length and padded on the left, where the attention mask hides the padding.
+    Rows are batched by length and padded on the left, where the attention mask hides the padding. `on_batch` is told
+    after each batch how many are done, and of how many.
     """
     training = model.training
     model.eval()
@@ -42,6 +51,8 @@ def generate(
         batch = [rows[index] for index in indices]
         for index, item in zip(indices, _generate_batch(model, tokenizer, batch, max_new_tokens), strict=True):
             outputs[index] = item
+        if on_batch is not None:
+            on_batch(start // batch_size + 1, -(-len(rows) // batch_size))
     model.train(training)
     return [outputs[index] for index in range(len(rows))]
 
