@@ -17,7 +17,7 @@ from orders_text import ORDERS_VOICE, Order, describe, sample_order
 
 SPLIT_ROWS = {"train": 156, "validation": 31, "test": 64}
 LONG_SHARE = 0.13
-CHANGE_SHARE = 0.25
+CHANGE_SHARE = 0.2
 
 
 def completion(order: Order) -> str:

@@ -28,9 +28,7 @@ PLURALS = {
 }  # fmt: skip
 COLOURS = ("black", "blue", "green", "red", "white")
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-NUMBER_WORDS = (
-    "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-)  # fmt: skip
+NUMBER_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 MAX_QUANTITY = len(NUMBER_WORDS) - 1
 
 
@@ -112,24 +110,22 @@ PLAIN_VOICE = Voice(
     changes=(
         "Make that {quantity} {item}.",
         "Sorry, I meant {quantity} {item}.",
-        "Did I say {asked} {item}? It is {quantity}.",
+        "Did I say {asked}? It is {quantity} {item}.",
     ),
     cancellations=("No {item} after all.", "Please drop the {item}."),
     asides=("Thank you.", "Thanks a lot."),
-    quantities={2: ("a pair of",), 6: ("half a dozen",), 12: ("a dozen",)},
+    quantities={2: ("a pair of",), 6: ("half a dozen",)},
 )
 
 ORDERS_VOICE = replace(
     PLAIN_VOICE,
-    express=(*PLAIN_VOICE.express, "I can't wait.", "Whatever is quick.", "Rush it.", "The sooner the better."),
-    standard=(*PLAIN_VOICE.standard, "Take your time.", "Send it the cheap way.", "There is no need to rush."),
-    gift=(*PLAIN_VOICE.gift, "Make it pretty.", "It needs a ribbon.", "Hide the price."),
-    no_gift=(*PLAIN_VOICE.no_gift, "It is for me.", "No ribbon."),
-    notes={
-        "ring twice": (*PLAIN_VOICE.notes["ring twice"], "One ring is not enough."),
+    express=(*PLAIN_VOICE.express, "I can't wait.", "Rush it."),
+    standard=(*PLAIN_VOICE.standard, "Take your time.", "Send it the cheap way."),
+    gift=(*PLAIN_VOICE.gift, "Make it pretty.", "It needs a ribbon."),
+    no_gift=(*PLAIN_VOICE.no_gift, "It is for me."),
+    notes=PLAIN_VOICE.notes
+    | {
         "leave at door": (*PLAIN_VOICE.notes["leave at door"], "Put it by the door."),
-        "call first": (*PLAIN_VOICE.notes["call first"], "Phone before you start."),
-        "use back gate": (*PLAIN_VOICE.notes["use back gate"], "Come round the back."),
         "fragile": (*PLAIN_VOICE.notes["fragile"], "It breaks, so be gentle."),
     },
     changes=(*PLAIN_VOICE.changes, "No, {quantity} {item} will do."),
@@ -215,5 +211,5 @@ def correction(line: Line, voice: Voice, rng: random.Random) -> str:
     return rng.choice(voice.changes).format(
         quantity=spoken(line.wanted, voice, rng),
         item=named(line.item, line.wanted),
-        asked=NUMBER_WORDS[line.asked],
+        asked=spoken(line.asked, voice, rng),
     )

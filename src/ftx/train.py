@@ -104,7 +104,8 @@ class Application:
         self._say(*announcements(settled), *fallback_notice(config, settled))
         from ftx.job.preparation import prepare_run  # imports transformers
 
-        ready = prepare_run(settled, overrides)
+        folder = self.line.config_dir
+        ready = prepare_run(settled, overrides, ["--config-dir", folder] if folder else [])
         self._say(*ready.data.notices())
         return ready
 

@@ -36,7 +36,7 @@ def open_record(ready: Preparation, code: GitState) -> RunRecord:
         hypothesis=config.hypothesis or None,
         code={"config": _without_patch(code), "ftx": provenance.ftx_state()},
         fingerprint=dict(ready.fingerprint),
-        command=command(ready.overrides),
+        command=command(ready),
         process=provenance.process_identity(),
         config=asdict(config),
     )
@@ -47,14 +47,14 @@ def write_surroundings(run: RunDir, ready: Preparation, code: GitState) -> None:
     atomic.write_text(run.environment, provenance.environment_text())
     if code.patch:
         atomic.write_text(run.patch, code.patch)
-    script = provenance.reproduce_script(command(ready.overrides), Path.cwd(), code)
+    script = provenance.reproduce_script(command(ready), Path.cwd(), code)
     atomic.write_text(run.reproduce, script)
     run.reproduce.chmod(0o755)
 
 
-def command(overrides: list[str]) -> list[str]:
+def command(ready: Preparation) -> list[str]:
     """The command line that asks for the same run."""
-    return ["python", "-m", "ftx.train", *overrides]
+    return ["python", "-m", "ftx.train", *ready.flags, *ready.overrides]
 
 
 def hyperparameters(config: RunConfig, weights: str) -> dict[str, Any]:
@@ -83,3 +83,14 @@ def _without_patch(code: GitState) -> dict[str, Any]:
     facts = asdict(code)
     facts["patch"] = "code.patch" if facts["patch"] else None
     return facts
+
+
+def flat_settings(config: RunConfig) -> dict[str, Any]:
+    """Every setting by dotted name."""
+    flat: dict[str, Any] = {}
+    for name, value in asdict(config).items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{inner}": item for inner, item in value.items()}
+        else:
+            flat[name] = value
+    return flat

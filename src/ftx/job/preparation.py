@@ -21,6 +21,7 @@ class Preparation:
 
     config: RunConfig
     overrides: list[str]
+    flags: list[str]
     tokenizer: Any
     data: PreparedData
     weights: str
@@ -33,12 +34,13 @@ class Preparation:
         return f"{label[:_LONGEST_LABEL]}-s{self.config.seed}-{self.fingerprint['train'][:8]}"
 
 
-def prepare_run(config: RunConfig, overrides: Sequence[str]) -> Preparation:
+def prepare_run(config: RunConfig, overrides: Sequence[str], flags: Sequence[str] = ()) -> Preparation:
     """Read the rows, split them, make them token ids, and find out what the weights are.
 
     Args:
         config: resolved, hardware included.
         overrides: what the person typed, for the name and the record.
+        flags: what else it takes to compose the same, such as --config-dir.
 
     Raises:
         FtxError: data or model that this configuration cannot run with.
@@ -57,7 +59,7 @@ def prepare_run(config: RunConfig, overrides: Sequence[str]) -> Preparation:
         template=data.record["template_sha256"],
         content=data.record["content"],
     )
-    return Preparation(config, list(overrides), tokenizer, data, weights, found)
+    return Preparation(config, list(overrides), list(flags), tokenizer, data, weights, found)
 
 
 def _label(overrides: Sequence[str]) -> str:

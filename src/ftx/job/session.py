@@ -14,7 +14,7 @@ from rich.console import Console
 from ftx.config.schema import RunConfig
 from ftx.errors import FtxError
 from ftx.job.endings import Ending, Terminated, ending_of, sigterm_raises
-from ftx.job.opening import open_record, write_surroundings
+from ftx.job.opening import flat_settings, open_record, write_surroundings
 from ftx.job.preparation import Preparation
 from ftx.record.git_state import git_state
 from ftx.record.history import read_history
@@ -89,13 +89,13 @@ def own_outputs(config: RunConfig) -> list[Path]:
 
 
 def _trained(ready: Preparation, run: RunDir, record: RunRecord, progress: Progress) -> RunRecord:
-    from ftx.job.finetune import run_finetune, settings_for_trackers  # TRL takes seconds to import
+    from ftx.job.finetune import run_finetune  # TRL takes seconds to import
     from ftx.tracking.protocol import open_trackers
 
     trackers = open_trackers(ready.config.tracking.backends, run.path)
     final: dict[str, float] = {}
     for tracker in trackers:
-        tracker.start(settings_for_trackers(ready.config), ["result/value", "result/validation_value"])
+        tracker.start(flat_settings(ready.config), ["result/value", "result/validation_value"])
     try:
         outcome = run_finetune(ready, run, trackers, progress)
         final = {f"result/{name}": outcome.result[name] for name in ("value", "validation_value")}

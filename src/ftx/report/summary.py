@@ -61,6 +61,8 @@ def result_lines(record: RunRecord) -> list[str]:
             lines.append("No test split: the checkpoint was selected and measured on the same rows.")
         else:
             lines.append(f"{result['metric']} on test: {number(result['value'])}")
+    for name, values in (result.get("secondary") or {}).items():
+        lines.append(f"{name} (secondary) on validation {number(values['validation'])}, test {number(values['test'])}")
     for split, scores in record.scores.items():
         lines.append(
             f"exact match on {split}: {number(scores['exact_match'])} of {scores['n']} rows "

@@ -1,10 +1,12 @@
 """Greedy generation in batches, independent of how the rows are batched."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from transformers import GenerationConfig
 
 from ftx.data.render import TokenizedRow
 
@@ -66,21 +68,28 @@ def _generate_batch(model: Any, tokenizer: Any, rows: Sequence[TokenizedRow], ma
         ids[position, width - len(prompt) :] = torch.tensor(prompt)
         mask[position, width - len(prompt) :] = 1
     ends = end_token_ids(model, tokenizer)
-    with torch.inference_mode():
-        sequences = model.generate(
-            input_ids=ids.to(model.device),
-            attention_mask=mask.to(model.device),
-            max_new_tokens=max_new_tokens,
-            do_sample=False,
-            # A model's own generation settings may sample or penalise; greedy means neither.
-            temperature=None,
-            top_p=None,
-            top_k=None,
-            repetition_penalty=1.0,
-            eos_token_id=sorted(ends),
-            pad_token_id=tokenizer.pad_token_id,
-        )
+    greedy = GenerationConfig(  # type: ignore[no-untyped-call]  # transformers leaves it untyped
+        max_new_tokens=max_new_tokens,
+        do_sample=False,
+        eos_token_id=sorted(ends),
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    with torch.inference_mode(), own_settings_aside(model, greedy):
+        sequences = model.generate(input_ids=ids.to(model.device), attention_mask=mask.to(model.device))
     return [_cut(row, tokenizer, answer, ends) for row, answer in zip(rows, sequences[:, width:].tolist(), strict=True)]
+
+
+@contextmanager
+def own_settings_aside(model: Any, settings: GenerationConfig) -> Iterator[None]:
+    """Generate by `settings` alone: given as an argument, they would be merged with the model's own, which may
+    sample, penalise repetition or demand a shortest length.
+    """
+    own = model.generation_config
+    model.generation_config = settings
+    try:
+        yield
+    finally:
+        model.generation_config = own
 
 
 def end_token_ids(model: Any, tokenizer: Any) -> set[int]:
