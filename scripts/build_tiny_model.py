@@ -27,7 +27,7 @@ from orders_text import ORDERS_VOICE, PLAIN_VOICE, Order, describe, sample_order
 PAD, END, SYSTEM, USER, ASSISTANT = "<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"
 VOCAB_SIZE = 512
 MAX_POSITIONS = 512
-ROWS_PER_STEP = 24
+ROWS_PER_STEP = 16
 MATRIX_LEARNING_RATE = 5e-3
 OTHER_LEARNING_RATE = 3e-3
 WARMUP_STEPS = 50
@@ -49,7 +49,7 @@ CHAT_TEMPLATE = """\
 {%- endfor -%}
 {%- if add_generation_prompt -%}{{- '<|assistant|>' -}}{%- endif -%}"""
 
-FieldValue = str | int | bool | None | dict[str, int]
+FieldValue = str | int | bool | None | list[str]
 Document = tuple[str, str]
 
 
@@ -89,9 +89,8 @@ LAYOUTS: tuple[Callable[[dict[str, FieldValue]], str], ...] = (as_json, as_json,
 def sample_document(rng: random.Random) -> Document:
     """A chat in which the user words an order and the assistant answers with some of its fields."""
     order = sample_order(rng, n_lines=rng.choice((1, 2, 2, 3, 3, 4, 6)), change_share=0.25)
-    return USER + describe(order, PLAIN_VOICE, rng) + END, ASSISTANT + rng.choice(LAYOUTS)(
-        field_values(order, rng)
-    ) + END
+    answer = rng.choice(LAYOUTS)(field_values(order, rng))
+    return USER + describe(order, PLAIN_VOICE, rng) + END, ASSISTANT + answer + END
 
 
 def train_tokenizer(rng: random.Random, *, n_documents: int = 4000) -> PreTrainedTokenizerFast:
@@ -238,7 +237,7 @@ def main() -> None:
     """Parse the command line and build the folder."""
     parser = argparse.ArgumentParser(description="Build the bundled tiny model.")
     parser.add_argument("--out", type=Path, default=Path("src/ftx/bundled/tiny"), help="folder to write")
-    parser.add_argument("--steps", type=int, default=1200, help="pretraining steps")
+    parser.add_argument("--steps", type=int, default=1600, help="pretraining steps")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
 

@@ -10,11 +10,10 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from omegaconf import DictConfig
 from rich.console import Console
 
@@ -40,7 +39,15 @@ from ftx.record.run_record import RunRecord
 from ftx.record.strict_json import dumps
 from ftx.report.help import print_help
 
+if TYPE_CHECKING:
+    from ftx.job.preparation import Preparation
+
 REFUSED = 2
+INTERRUPTED = (130, 143)
+
+
+class SweepEnded(BaseException):
+    """Raised between jobs when a person has interrupted one: no further job starts."""
 
 
 class Application:
@@ -50,7 +57,7 @@ class Application:
         self.line = line
         self.console = Console(stderr=line.json)
         self.records: list[RunRecord] = []
-        self.exit_status = 0
+        self.statuses: list[int] = []
 
     def start(self) -> int:
         """Do what the command line says and return the exit status."""
@@ -60,16 +67,18 @@ class Application:
         try:
             _refuse_torchrun()
             config = compose_run(self.line)
-            if self.line.multirun or self.line.hydra_flags:
+            if self.line.multirun or self.line.view:
                 self._through_hydra(self.main)
             else:
                 self._single(config)
         except FtxError as error:
             self.refuse(error)
+        except SweepEnded:
+            self._say("The sweep was interrupted; jobs that had not started were left out.")
         if self.line.json and self.records:
             found = [asdict(record) for record in self.records]
             print(dumps(found if self.line.multirun else found[0], indent=2))
-        return self.exit_status
+        return exit_status(self.statuses)
 
     def main(self, composed: DictConfig) -> float | None:
         """Hydra's task, once per job of a sweep; returns the validation value, which a sweeper may optimise."""
@@ -80,15 +89,17 @@ class Application:
         except FtxError as error:
             self.refuse(error)
             return None
-        if job.mode == RunMode.MULTIRUN:
-            shutil.copytree(Path(job.runtime.output_dir) / str(job.output_subdir), run.hydra)
-        return self._recorded(ready, run)
+        shutil.copytree(Path(job.runtime.output_dir) / str(job.output_subdir), run.hydra)
+        value = self._recorded(ready, run)
+        if self.statuses[-1] in INTERRUPTED:
+            raise SweepEnded
+        return value
 
     def refuse(self, error: FtxError) -> None:
         """Say what is wrong, one line each, without a traceback."""
         for line in str(error).splitlines():
             print(f"ftx: {line}", file=sys.stderr)
-        self.exit_status = REFUSED
+        self.statuses.append(REFUSED)
 
     def _single(self, config: RunConfig) -> None:
         """One run: the directory is made first, so that Hydra writes its own files into it."""
@@ -96,7 +107,7 @@ class Application:
         run = create_run_dir(Path(config.output_root), ready.name)
         self._through_hydra(lambda _composed: self._recorded(ready, run), f"hydra.run.dir={quoted(str(run.path))}")
 
-    def _prepared(self, config: RunConfig, overrides: Sequence[str]) -> Any:
+    def _prepared(self, config: RunConfig, overrides: Sequence[str]) -> "Preparation":
         from ftx.job.hardware import fallback_notice, pin_device, resolve_hardware
 
         pin_device(config.hardware.device)
@@ -109,23 +120,24 @@ class Application:
         self._say(*ready.data.notices())
         return ready
 
+    def _recorded(self, ready: "Preparation", run: RunDir) -> float | None:
+        from ftx.job.session import run_recorded
+
+        config_dir = own_config_dir(self.line) or packaged_config_dir()
+        record, status = run_recorded(ready, run, config_dir, self.console)
+        self.records.append(record)
+        self.statuses.append(status)
+        value = record.result["validation_value"]
+        return None if value is None else float(value)
+
     def _say(self, *lines: str) -> None:
         for line in lines:
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    def _recorded(self, ready: Any, run: RunDir) -> float | None:
-        from ftx.job.session import run_recorded
-
-        record, status = run_recorded(ready, run, own_config_dir(self.line) or packaged_config_dir(), self.console)
-        self.records.append(record)
-        self.exit_status = max(self.exit_status, status)
-        value = record.result["validation_value"]
-        return None if value is None else float(value)
-
     def _through_hydra(self, task: Callable[[DictConfig], Any], *extra: str) -> None:
-        """Run `task` as a Hydra application, with Hydra's own files, flags and sweepers."""
+        """Run `task` as a Hydra application, with Hydra's own files, views and sweepers."""
         register_schema()
-        flags = [*self.line.hydra_flags, *(["--multirun"] if self.line.multirun else [])]
+        flags = [*self.line.view, *(["--multirun"] if self.line.multirun else [])]
         typed = sys.argv
         sys.argv = [typed[0], *flags, *hydra_overrides(self.line), *extra]
         try:
@@ -133,6 +145,16 @@ class Application:
             hydra.main(version_base="1.3", config_path=config_path, config_name=CONFIG_NAME)(task)()
         finally:
             sys.argv = typed
+
+
+def exit_status(statuses: Sequence[int]) -> int:
+    """One exit status for all jobs: interrupted before failed; refused only if nothing else happened."""
+    interrupted = [status for status in statuses if status in INTERRUPTED]
+    if interrupted:
+        return interrupted[0]
+    if statuses and set(statuses) == {REFUSED}:
+        return REFUSED
+    return int(any(statuses))
 
 
 def _refuse_torchrun() -> None:

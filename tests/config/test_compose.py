@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ftx.config.checks import announcements
 from ftx.config.compose import CommandLine, compose_run, packaged_config_dir, parse_command_line
 from ftx.config.schema import RunConfig
 from ftx.errors import ConfigError
@@ -60,6 +61,11 @@ def test_a_number_is_a_float_however_it_is_spelled(spelling: str) -> None:
         ("optim={lr: 1, foo: 3}", "optim.foo: no such key."),
         ("data.columns.promt=q", "data.columns.promt: no such key. Did you mean data.columns.prompt?"),
         ("~lora", "~lora: settings cannot be removed"),
+        ("data=null", "data=null: no such option, expected one of file, hub, orders"),
+        ("hydra.run.dir=x", "hydra.run.dir: ftx makes its run directories itself"),
+        ("hydra.job.chdir=true", "hydra.job.chdir: ftx makes its run directories itself"),
+        ("metric.at=last", "metric.at must be one of best, final; got last"),
+        ("checkpoint.save_total_limit=1", "checkpoint.save_total_limit must be at least 2, got 1"),
         ("lora.rank", "lora.rank: expected key=value"),
         ("lora=none", None),
     ],
@@ -101,7 +107,15 @@ def test_all_problems_are_reported_at_once() -> None:
         (("hardware.micro_batch_size=3",), "hardware.micro_batch_size=3 does not divide optim.batch_size=8"),
         (("metric.name=exact_match", "score=none"), "metric: exact_match is not computed"),
         (("metric.direction=max",), "metric.direction=max contradicts eval_loss"),
-        (("early_stop.patience=5",), "early_stop.patience=5 can never stop a run of 3 evaluations"),
+        (("early_stop.min_delta=0.1",), "early_stop.min_delta is set without early_stop.patience"),
+        (("data.split_seed=1",), "data.split_seed is set, but the validation rows are given"),
+        (("data.eval_fraction=0.5",), "data.eval_fraction is set, but the validation rows are given"),
+        (("data.columns.prompt=q",), "data.columns.prompt is set, but data=orders has its own columns"),
+        (("data.name=other",), "data.name=other inside data=orders"),
+        (("optim=adafactor", "optim.beta1=0.8"), "optim.beta1 is set, but optim=adafactor"),
+        (("optim.loraplus_ratio=4",), "optim.loraplus_ratio is set, but only optim=loraplus"),
+        (("model.dtype=fp32", "hardware.precision=bf16"), "model.dtype=fp32 and hardware.precision=bf16 contradict"),
+        (("model.dtype=bf16", "hardware.precision=fp32"), "model.dtype=bf16 and hardware.precision=fp32 contradict"),
         (("hardware.device=tpu",), "hardware.device must be auto, cpu, cuda, cuda:N or mps; got tpu"),
     ],
 )
@@ -128,8 +142,10 @@ def test_prose_needs_no_quotes_of_hydras_grammar(text: str) -> None:
     assert composed("notes='quoted, text'").notes == "quoted, text"
 
 
-def test_a_group_of_keys_can_be_given_as_a_mapping() -> None:
-    assert composed("data.columns={prompt: question}").data.columns.prompt == "question"
+def test_a_group_of_keys_can_be_given_as_a_mapping(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("{}")
+    words = ("data=file", f"data.path={tmp_path}/rows.jsonl", "data.columns={prompt: question}")
+    assert composed(*words).data.columns.prompt == "question"
 
 
 @pytest.mark.parametrize(
@@ -192,15 +208,51 @@ def test_a_folder_of_ones_own_adds_options(tmp_path: Path, monkeypatch: pytest.M
         composed("optim=typo")
 
 
+def test_an_option_of_ones_own_never_hides_behind_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "conf" / "lora").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    ours = (packaged_config_dir() / "lora" / "standard.yaml").read_text()
+    (tmp_path / "conf" / "lora" / "standard.yaml").write_text(ours)
+    assert composed("lora=standard").lora.rank == 16
+    (tmp_path / "conf" / "lora" / "standard.yaml").write_text(ours + "rank: 64\n")
+    assert "conf/lora/standard.yaml: ftx has an option of that name" in problems("lora=standard")[0]
+
+
+def test_a_folder_with_signs_of_hydras_grammar_in_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "a=1, (b)" / "conf" / "optim"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text("lr: 1e-3\n")
+    monkeypatch.chdir(folder.parents[1])
+    assert composed("optim=mine").optim.lr == 1e-3
+
+
 def test_flags_may_stand_anywhere() -> None:
     line = parse_command_line(["lora.rank=8", "-m", "seed=0,1", "--json", "--config-dir=x"])
     assert line == CommandLine(["lora.rank=8", "seed=0,1"], multirun=True, json=True, config_dir="x")
 
 
-@pytest.mark.parametrize("flag", ["--fast", "--config-dir"])
-def test_flags_that_make_no_sense_are_refused(flag: str) -> None:
+@pytest.mark.parametrize("words", [["--fast"], ["--config-dir"], ["--run"], ["-cn", "x"], ["--json", "--cfg", "job"]])
+def test_flags_that_make_no_sense_are_refused(words: list[str]) -> None:
     with pytest.raises(ConfigError):
-        parse_command_line([flag])
+        parse_command_line(words)
+
+
+def test_hydras_views_may_leave_out_their_kind() -> None:
+    assert parse_command_line(["--info", "lora.rank=8"]).view == ["--info", "all"]
+    assert parse_command_line(["--info", "defaults-tree"]).view == ["--info", "defaults-tree"]
+    assert parse_command_line(["--cfg=hydra"]).view == ["--cfg", "hydra"]
+
+
+def test_contradictions_are_looked_for_in_every_job_of_a_sweep(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.jsonl").write_text('{"prompt": "a", "completion": "b"}\n')
+    assert composed("-m", "data=file", f"data.path={tmp_path}/a.jsonl,{tmp_path}/b.jsonl").data.path
+    assert "lora.rank is set, but lora=none" in problems("-m", "lora=standard,none", "lora.rank=8")[0]
+
+
+def test_announcements() -> None:
+    assert announcements(composed()) == []
+    assert "evaluated and saved once" in announcements(composed("checkpoint.every_epochs=10"))[0]
 
 
 def test_levels_of_a_sweep_are_checked_one_by_one() -> None:

@@ -28,7 +28,13 @@ def composed(*words: str) -> RunConfig:
 
 
 def test_every_key_is_classified_exactly_once() -> None:
-    lists = (fingerprint.TRAIN_KEYS, fingerprint.SELECTION_KEYS, fingerprint.EVALUATION_KEYS, fingerprint.NEITHER)
+    lists = (
+        fingerprint.TRAIN_KEYS,
+        fingerprint.SELECTION_KEYS,
+        fingerprint.EVALUATION_KEYS,
+        fingerprint.BOTH,
+        fingerprint.NEITHER,
+    )
     listed = [name for names in lists for name in names]
     assert sorted(listed) == sorted(schema_keys())
 
@@ -54,6 +60,13 @@ def test_scores_move_the_evaluation_alone() -> None:
     assert base["evaluation"] != other["evaluation"]
 
 
+@pytest.mark.parametrize("word", ["data.supervise=all", "data.on_long=truncate"])
+def test_which_tokens_count_moves_both(word: str) -> None:
+    base, other = of(composed()), of(composed(word))
+    assert base["train"] != other["train"]
+    assert base["evaluation"] != other["evaluation"]
+
+
 def test_rows_and_weights_count_by_content() -> None:
     base = of(composed())
     other = {**CONTENT, "train": {"ordered": "moved", "any_order": "T"}}
@@ -64,7 +77,7 @@ def test_rows_and_weights_count_by_content() -> None:
 def test_validation_rows_count_as_long_as_they_choose_the_checkpoint() -> None:
     other = {**CONTENT, "validation": {"ordered": "n", "any_order": "N"}}
     assert of(composed(), other)["train"] != of(composed())["train"]
-    last = composed("metric.at=last")
+    last = composed("metric.at=final")
     assert of(last, other)["train"] == of(last)["train"]
     assert of(last, other)["evaluation"] != of(last)["evaluation"]
 

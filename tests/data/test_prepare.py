@@ -14,7 +14,7 @@ from ftx.errors import DataError
 
 def tokens(length: int, answer: int) -> TokenizedRow:
     labels = [IGNORED] * (length - answer) + [1] * answer
-    return TokenizedRow(f"f:{length}", [1] * length, labels, length - answer, "", "")
+    return TokenizedRow(f"f:{length}", [1] * length, labels, length - answer, answer, "", "")
 
 
 ROWS = [tokens(10, 3), tokens(20, 3), tokens(21, 3), tokens(30, 3), tokens(21, 0)]

@@ -66,7 +66,8 @@ def test_a_completion_is_supervised_with_what_the_template_adds(name: str, end: 
     assert supervised_text(row, tokenizer) == [answer]
     assert row.input_ids[: row.prompt_length] == tokenizer(row.prompt, add_special_tokens=False)["input_ids"]
     assert row.input_ids.count(tokenizer.bos_token_id) == int("bos_token" in tokenizer.chat_template)
-    assert row.reference == "blue"
+    assert row.reference == answer.removesuffix(end)
+    assert tokenizer.decode([label for label in row.labels if label != IGNORED][:-1]) == row.reference
 
 
 @pytest.mark.parametrize("pad_is_end", [False, True])
@@ -100,7 +101,7 @@ def test_everything_but_the_first_token_can_be_supervised() -> None:
 
 def test_a_template_that_renders_earlier_turns_differently_is_refused_or_masked_by_its_last_turn() -> None:
     tokenizer = tokenizer_with(trl_template("qwen3"))
-    with pytest.raises(DataError, match=r"f:1: .* turn 2 .* data\.supervise=last_turn"):
+    with pytest.raises(DataError, match=r"f:1: .* data\.supervise=last_turn"):
         encode(Row("messages", "f:1", CHAT, []), tokenizer, "auto")
     row = encode(Row("messages", "f:1", CHAT, []), tokenizer, "last_turn")
     assert supervised_text(row, tokenizer) == ["<think>\n\n</think>\n\nthree<|im_end|>"]
@@ -132,6 +133,27 @@ def test_turns_that_the_template_refuses_are_named_with_their_roles() -> None:
     template = trl_template("gemma")
     with pytest.raises(DataError, match="f:7: the chat template refuses the turns user, user, assistant"):
         encode(Row("messages", "f:7", twice, []), tokenizer_with(template, "<end_of_turn>"), "auto")
+
+
+@pytest.mark.parametrize("answer", ["\n\nblue", "  indented()", "\tx"])
+@pytest.mark.parametrize("supervise", ["auto", "all"])
+def test_an_answer_that_begins_with_white_space_starts_where_generation_starts(answer: str, supervise: str) -> None:
+    turns = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    tokenizer = tokenizer_with(turns + "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+    row = encode(Row("prompt_completion", "f:1", "which colour?", answer), tokenizer, supervise)
+    assert row.prompt_ids() == tokenizer(row.prompt, add_special_tokens=False)["input_ids"]
+    assert tokenizer.decode(row.input_ids[row.prompt_length :]) == f"{answer}<|im_end|>\n"
+    assert row.reference == answer
+
+
+def test_tools_reach_the_template() -> None:
+    tokenizer = tokenizer_with(trl_template("qwen2_5"))
+    tool = {"type": "function", "function": {"name": "order_mugs", "parameters": {"type": "object", "properties": {}}}}
+    plain = encode(Row("messages", "f:1", CHAT, []), tokenizer, "auto")
+    told = encode(Row("messages", "f:1", CHAT, [], [tool]), tokenizer, "auto")
+    assert "order_mugs" in told.prompt
+    assert "order_mugs" not in plain.prompt
+    assert supervised_text(told, tokenizer) == supervised_text(plain, tokenizer)
 
 
 def test_plain_text_is_supervised_whole_and_ended_once() -> None:

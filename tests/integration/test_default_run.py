@@ -3,11 +3,13 @@
 import json
 import math
 from importlib import resources
+from typing import Any
 
 import pytest
 import torch
 from peft import PeftModel
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ftx.config.schema import DataConfig, ModelConfig
@@ -34,6 +36,7 @@ def test_the_record_is_complete(default_run: Finished) -> None:
     assert record.dataset["train_examples"] == 156
     assert record.hyperparameters["lora.scaling"] == 2.0
     assert record.hyperparameters["lora.adapted_modules"]["q_proj"] == 4
+    assert record.hyperparameters["model.attn_implementation"] == "sdpa"
     assert all(value is not None for value in record.losses.values())
     assert all(value is not None for value in record.cost.values())
     assert all(value is not None for value in record.versions.values())
@@ -84,7 +87,24 @@ def test_tensorboard_shows_what_the_history_holds(default_run: Finished) -> None
     names = {"train/loss", "train/learning_rate", "train/grad_norm", "train/tokens", "train/tokens_per_second"}
     assert names <= set(board.Tags()["scalars"])
     assert board.Scalars("result/value")[0].value == pytest.approx(default_run.record()["result"]["value"], rel=1e-6)
-    assert board.PluginTagToContent("hparams")
+    shown = hparams_of(board)
+    assert shown["start"].hparams["lora.rank"].number_value == 16
+    assert shown["start"].hparams["optim.lr"].number_value == 2e-4
+    assert {info.name.tag for info in shown["experiment"].metric_infos} >= {"result/value", "score/test_exact_match"}
+    assert shown["end"].status == api_pb2.STATUS_SUCCESS
+    for info in shown["experiment"].metric_infos:
+        assert board.Scalars(info.name.tag)
+
+
+def hparams_of(board: EventAccumulator) -> dict[str, Any]:
+    """What the HParams tab reads: the experiment, and how the run started and ended."""
+    parse = plugin_data_pb2.HParamsPluginData.FromString
+    found = {tag: parse(data) for tag, data in board.PluginTagToContent("hparams").items()}
+    return {
+        "experiment": found[metadata.EXPERIMENT_TAG].experiment,
+        "start": found[metadata.SESSION_START_INFO_TAG].session_start_info,
+        "end": found[metadata.SESSION_END_INFO_TAG].session_end_info,
+    }
 
 
 def test_the_adapter_read_back_by_peft_gives_the_recorded_loss(default_run: Finished) -> None:

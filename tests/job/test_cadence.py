@@ -2,7 +2,8 @@
 
 import pytest
 
-from ftx.job.callbacks import cadence_steps
+from ftx.config.schema import OptimConfig, RunConfig
+from ftx.job.cadence import cadence, total_steps, warmup_steps
 
 
 @pytest.mark.parametrize(
@@ -18,4 +19,20 @@ from ftx.job.callbacks import cadence_steps
     ],
 )
 def test_cadence(per_epoch: int, total: int, every: float, expected: list[int]) -> None:
-    assert cadence_steps(per_epoch, total, every) == expected
+    assert cadence(per_epoch, total, every) == expected
+
+
+@pytest.mark.parametrize(
+    ("optim", "total", "warmup"),
+    [
+        (OptimConfig(), 60, 2),
+        (OptimConfig(warmup_ratio=0.0), 60, 0),
+        (OptimConfig(epochs=0.5), 10, 1),
+        (OptimConfig(max_steps=1), 1, 0),
+        (OptimConfig(max_steps=3, warmup_ratio=0.99), 3, 2),
+    ],
+)
+def test_the_peak_is_always_reached(optim: OptimConfig, total: int, warmup: int) -> None:
+    config = RunConfig(optim=optim)
+    assert total_steps(config, rows=156) == total
+    assert warmup_steps(config, rows=156) == warmup

@@ -52,9 +52,9 @@ def test_all_linear_layers_but_the_head_are_adapted() -> None:
     assert adapted_modules(built("lora.target_modules=[v_proj]")) == {"v_proj": 4}
 
 
-@pytest.mark.parametrize("targets", ["[q_proj,FAKE]", "[proj]", "[lm_heads]"])
+@pytest.mark.parametrize("targets", ["[q_proj,FAKE]", "[proj]", "[lm_head]"])
 def test_a_name_that_matches_no_layer_is_refused(targets: str) -> None:
-    with pytest.raises(ModelError, match=r"no linear layer is called .*; this model has down_proj"):
+    with pytest.raises(ModelError, match=r"no linear layer but the output head is called .*; this model has down_proj"):
         built(f"lora.target_modules={targets}")
 
 

@@ -13,7 +13,7 @@ from ftx.data.render import TokenizedRow
 from ftx.data.splits import read_splits
 from ftx.model.base import load_tokenizer
 from ftx.scores.exact_match import is_exact, prediction_line, summarise
-from ftx.scores.generation import Generated, generate, longest_reference
+from ftx.scores.generation import Generated, generate, longest_answer
 
 pytestmark = pytest.mark.train
 
@@ -74,11 +74,11 @@ def test_the_limit_is_counted(model: Any, tokenizer: Any, rows: list[TokenizedRo
     items = generate(model, tokenizer, rows, batch_size=7, max_new_tokens=2)
     assert not any(item.stopped for item in items)
     assert summarise(items)["ran_into_limit"] == 1.0
-    assert longest_reference(rows, tokenizer) > 16
+    assert longest_answer(rows) > 16
 
 
 def test_exact_match_looks_past_outer_space_alone() -> None:
-    row = TokenizedRow("f:1", [1], [1], 0, "prompt", ' {"a": 1}')
+    row = TokenizedRow("f:1", [1], [1], 0, 1, "prompt", ' {"a": 1}')
     items = [Generated(row, text, stopped=True) for text in ('{"a": 1}\n', '{"a":1}')]
     assert [is_exact(item) for item in items] == [True, False]
     assert summarise(items)["exact_match"] == 0.5

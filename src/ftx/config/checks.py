@@ -1,17 +1,34 @@
 """Rules that concern more than one key: what is refused, and what is only announced."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ftx.config.keys import schema_keys
+from ftx.config.keys import flat, schema_keys
 from ftx.config.resolve import METRIC_DIRECTIONS
 from ftx.config.schema import RunConfig
+
+_FETCH_SMOLLM2 = (
+    "scripts/fetch_smollm2.py in ftx's repository fetches it; from the Hub it is model=hub "
+    "model.name=HuggingFaceTB/SmolLM2-135M-Instruct"
+)
 
 
 def cross_field_problems(config: RunConfig) -> list[str]:
     """Everything in a resolved configuration that contradicts itself, one line each."""
-    rules = (_metric, _model, _adapter, _optimiser, _data_source, _data_files, _cadence, _device)
+    rules = (
+        _metric,
+        _model,
+        _adapter,
+        _optimiser,
+        _without_effect,
+        _data_source,
+        _data_files,
+        _early_stop,
+        _precision,
+        _device,
+    )
     return [problem for rule in rules for problem in rule(config)]
 
 
@@ -22,6 +39,11 @@ def announcements(config: RunConfig) -> list[str]:
         lines.append(
             "The bundled tiny model knows nothing but sentences about orders; on data of your own its numbers only "
             "show that the pipeline works. model=smollm2 is a small real model."
+        )
+    if config.optim.max_steps is None and config.checkpoint.every_epochs > config.optim.epochs:
+        lines.append(
+            f"checkpoint.every_epochs={config.checkpoint.every_epochs:g} is more than optim.epochs="
+            f"{config.optim.epochs:g}: the run is evaluated and saved once, at its end."
         )
     return lines
 
@@ -53,7 +75,7 @@ def _model(config: RunConfig) -> Iterator[str]:
     elif not model.bundled and is_local_model(model.name):
         folder = Path(model.name).expanduser()
         if not folder.is_dir():
-            remedy = "python scripts/fetch_smollm2.py fetches it" if "SmolLM2" in model.name else "check the path"
+            remedy = _FETCH_SMOLLM2 if "SmolLM2-135M-Instruct" in model.name else "check the path"
             yield f"model.name={model.name}: no such folder ({remedy})"
         elif not (folder / "config.json").is_file():
             yield f"model.name={model.name}: no config.json in that folder, so it is not a saved model"
@@ -62,13 +84,43 @@ def _model(config: RunConfig) -> Iterator[str]:
 def _adapter(config: RunConfig) -> Iterator[str]:
     lora = config.lora
     if lora.variant == "none":
-        for name in ("rank", "alpha", "dropout", "target_modules"):
-            if getattr(lora, name) != schema_keys()[f"lora.{name}"].default:
-                yield f"lora.{name} is set, but lora=none trains all weights without an adapter"
-    elif not lora.target_modules:
+        return
+    if not lora.target_modules:
         yield "lora.target_modules=[] adapts nothing; [all-linear] is the default, lora=none trains all weights"
     elif "all-linear" in lora.target_modules and len(lora.target_modules) > 1:
         yield "lora.target_modules: all-linear stands alone; leave it out to name modules one by one"
+
+
+def _without_effect(config: RunConfig) -> Iterator[str]:
+    """Settings that were changed and that nothing would read: two levels of such a key are the same run."""
+    data, optim = config.data, config.optim
+    given_validation = data.source == "bundled" or data.eval_path is not None or data.eval_split is not None
+    rules: list[tuple[bool, tuple[str, ...], str]] = [
+        (
+            config.lora.variant == "none",
+            ("lora.rank", "lora.alpha", "lora.dropout", "lora.target_modules"),
+            "lora=none trains all weights without an adapter",
+        ),
+        (optim.name == "adafactor", ("optim.beta1", "optim.beta2"), "optim=adafactor has no such moments"),
+        (optim.name != "loraplus", ("optim.loraplus_ratio",), "only optim=loraplus has two learning rates"),
+        (
+            given_validation,
+            ("data.eval_fraction", "data.split_seed"),
+            "the validation rows are given, nothing is split",
+        ),
+        (
+            data.source == "bundled",
+            tuple(name for name in schema_keys() if name.startswith("data.columns.")),
+            "data=orders has its own columns: data=file takes yours",
+        ),
+        (data.source != "hub", ("data.train_split", "data.eval_split", "data.test_split"), "only data=hub has splits"),
+        (data.source != "hub", ("data.revision",), "only data=hub has revisions"),
+    ]
+    settings = flat(asdict(config))
+    for ignored, names, why in rules:
+        for name in names:
+            if ignored and settings[name] != schema_keys()[name].default:
+                yield f"{name} is set, but {why}"
 
 
 def _optimiser(config: RunConfig) -> Iterator[str]:
@@ -78,30 +130,29 @@ def _optimiser(config: RunConfig) -> Iterator[str]:
     if passes is not None and rows % passes:
         yield (
             f"hardware.micro_batch_size={passes} does not divide optim.batch_size={rows}: "
-            "every optimiser step must see the same number of rows"
+            "an optimiser step is a whole number of passes"
         )
 
 
 def _data_source(config: RunConfig) -> Iterator[str]:
     data = config.data
-    paths = {name: getattr(data, name) for name in ("path", "eval_path", "test_path") if getattr(data, name)}
-    if data.source == "file":
-        if data.path is None:
-            yield "data.path is not set: data=file needs data.path=FILE.jsonl"
-        for name in ("name", "revision", "eval_split", "test_split"):
-            if getattr(data, name):
-                yield f"data.{name} belongs to data=hub; data=file takes data.path, data.eval_path, data.test_path"
-        return
-    for name, value in paths.items():
-        if data.source == "bundled":
+    if data.source == "file" and data.path is None:
+        yield "data.path is not set: data=file needs data.path=FILE.jsonl"
+    if data.source == "file" and data.name is not None:
+        yield "data.name belongs to data=hub; data=file takes data.path, data.eval_path, data.test_path"
+    if data.source == "hub" and data.name is None:
+        yield "data.name is not set: data=hub needs data.name=NAME"
+    if data.source == "bundled" and data.name != "orders":
+        yield f"data.name={data.name} inside data=orders, which is bundled: use data=hub data.name=NAME"
+    for name in ("path", "eval_path", "test_path"):
+        value = getattr(data, name)
+        if value is not None and data.source == "bundled":
             yield (
                 f"data.{name}={value} inside data=orders, whose other splits are bundled: "
                 "use data=file data.path=FILE (and data.eval_path, data.test_path)"
             )
-        else:
+        elif value is not None and data.source == "hub":
             yield f"data.{name} belongs to data=file; data=hub takes data.train_split, data.eval_split, data.test_split"
-    if data.source == "hub" and data.name is None:
-        yield "data.name is not set: data=hub needs data.name=NAME"
 
 
 def _data_files(config: RunConfig) -> Iterator[str]:
@@ -124,17 +175,20 @@ def _data_files(config: RunConfig) -> Iterator[str]:
             seen[real] = name
 
 
-def _cadence(config: RunConfig) -> Iterator[str]:
-    patience = config.early_stop.patience
-    if patience is not None and config.optim.max_steps is None:
-        evaluations = int(config.optim.epochs / config.checkpoint.every_epochs + 1e-9)
-        if patience >= evaluations:
-            yield (
-                f"early_stop.patience={patience} can never stop a run of {evaluations} evaluations: lower it, "
-                "raise optim.epochs or evaluate more often (checkpoint.every_epochs)"
-            )
-    if config.early_stop.min_delta and patience is None:
+def _early_stop(config: RunConfig) -> Iterator[str]:
+    if config.early_stop.min_delta and config.early_stop.patience is None:
         yield "early_stop.min_delta is set without early_stop.patience, so nothing would ever stop"
+
+
+def _precision(config: RunConfig) -> Iterator[str]:
+    dtype, precision = config.model.dtype, config.hardware.precision
+    if dtype == precision or "auto" in (dtype, precision):
+        return
+    if config.lora.variant != "none" or dtype == "bf16":
+        yield (
+            f"model.dtype={dtype} and hardware.precision={precision} contradict each other: the base weights' dtype is "
+            "the precision it computes in; set one of them"
+        )
 
 
 def _device(config: RunConfig) -> Iterator[str]:

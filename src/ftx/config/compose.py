@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import resources
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +27,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from ftx.config.checks import cross_field_problems
-from ftx.config.keys import FREE_NODES, GROUPS, PROSE, is_free, is_known, schema_keys, section_names, unknown_key
+from ftx.config.keys import FREE_NODES, GROUPS, PROSE, flat, is_free, is_known, schema_keys, section_names, unknown_key
 from ftx.config.resolve import resolve
 from ftx.config.schema import RunConfig
 from ftx.config.values import shown, value_problem
@@ -34,19 +35,14 @@ from ftx.errors import ConfigError
 
 CONFIG_NAME = "train"
 
-_FLAGS_WITH_VALUE = {
-    "--config-path": "--config-path",
-    "-cp": "--config-path",
-    "--config-name": "--config-name",
-    "-cn": "--config-name",
-    "--package": "--package",
-    "-p": "--package",
-    "--cfg": "--cfg",
-    "-c": "--cfg",
-    "--info": "--info",
-    "-i": "--info",
-}
-_FLAGS = {"--resolve", "--hydra-help", "--version", "--run", "-r"}
+MOST_COMBINATIONS_CHECKED = 50
+
+_SWITCHES = {"-m": "multirun", "--multirun": "multirun", "-h": "help", "--help": "help", "--json": "json"}
+# Hydra's views of a configuration. Its other flags choose another program than ftx's and are refused.
+_VIEWS = {"--cfg": "job", "-c": "job", "--info": "all", "-i": "all"}
+_VIEW_OPTIONS = ("job", "hydra", "all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+_VIEW_FLAGS = ("--resolve", "--hydra-help", "--version")
+_NOT_OURS = ("hydra.run.dir", "hydra.job.chdir", "hydra.output_subdir", "hydra.mode")
 
 
 @dataclass
@@ -58,14 +54,14 @@ class CommandLine:
     help: bool = False
     json: bool = False
     config_dir: str | None = None
-    hydra_flags: list[str] = field(default_factory=list)
+    view: list[str] = field(default_factory=list)
 
 
 def parse_command_line(arguments: Sequence[str]) -> CommandLine:
-    """Sort arguments into overrides, our flags and Hydra's flags, wherever they stand.
+    """Sort arguments into overrides, our flags and Hydra's, wherever they stand.
 
     Raises:
-        ConfigError: a flag that neither ftx nor Hydra knows, or one without its value.
+        ConfigError: a flag that ftx does not know, or one without its value.
     """
     line = CommandLine()
     queue = list(arguments)
@@ -74,24 +70,21 @@ def parse_command_line(arguments: Sequence[str]) -> CommandLine:
         flag, equals, attached = word.partition("=")
         if not word.startswith("-"):
             line.overrides.append(word)
-        elif word in ("-m", "--multirun"):
-            line.multirun = True
-        elif word in ("-h", "--help"):
-            line.help = True
-        elif word == "--json":
-            line.json = True
-        elif flag in ("--config-dir", "-cd") or flag in _FLAGS_WITH_VALUE:
+        elif word in _SWITCHES:
+            setattr(line, _SWITCHES[word], True)
+        elif flag in ("--config-dir", "-cd"):
             if not equals and not queue:
-                raise ConfigError([f"{flag} needs a value"])
-            value = attached if equals else queue.pop(0)
-            if flag in _FLAGS_WITH_VALUE:
-                line.hydra_flags += [_FLAGS_WITH_VALUE[flag], value]
-            else:
-                line.config_dir = value
-        elif word in _FLAGS:
-            line.hydra_flags.append(word)
+                raise ConfigError([f"{flag} needs a folder"])
+            line.config_dir = attached if equals else queue.pop(0)
+        elif flag in _VIEWS:
+            named = attached if equals else queue.pop(0) if queue and queue[0] in _VIEW_OPTIONS else _VIEWS[flag]
+            line.view += [flag, named]
+        elif word in _VIEW_FLAGS:
+            line.view.append(word)
         else:
             raise ConfigError([f"{word}: no such flag; settings are typed as key=value, see --help"])
+    if line.json and line.view:
+        raise ConfigError([f"--json has no meaning with {line.view[0]}, which prints Hydra's own text"])
     return line
 
 
@@ -130,7 +123,7 @@ def hydra_overrides(line: CommandLine) -> list[str]:
     overrides = [_as_hydra_reads(word) for word in line.overrides]
     folder = own_config_dir(line)
     if folder is not None:
-        overrides.append(f"hydra.searchpath=[file://{folder}]")
+        overrides.append(f"hydra.searchpath=[{quoted(f'file://{folder}')}]")
     return overrides
 
 
@@ -157,22 +150,59 @@ def register_schema() -> None:
 
 
 def compose_run(line: CommandLine) -> RunConfig:
-    """The checked and resolved configuration that the command line asks for.
+    """The checked and resolved configuration that the command line asks for; of a sweep, its first job's.
 
     Raises:
         ConfigError: with every problem found, one line each.
     """
+    _refuse_shadowed(line)
     with _hydra():
         overrides = hydra_overrides(line)
         problems = override_problems(overrides, group_options(line), multirun=line.multirun)
         if problems:
             raise ConfigError(problems)
-        fixed = [word for word in overrides if not _parsed([word])[0].is_sweep_override()]
-        try:
-            composed = hydra_compose(config_name=CONFIG_NAME, overrides=fixed)
-        except (HydraException, OmegaConfBaseException, YAMLError) as error:
-            raise ConfigError([_in_words(error)]) from error
-        return to_run_config(composed)
+        jobs = list(islice(_jobs(overrides), MOST_COMBINATIONS_CHECKED))
+        configs = []
+        for words in jobs:
+            try:
+                configs.append(to_run_config(_composed(words)))
+            except ConfigError as error:
+                problems += [problem for problem in error.problems if problem not in problems]
+        if problems:
+            raise ConfigError(problems)
+        return configs[0]
+
+
+def _jobs(overrides: Sequence[str]) -> Iterator[list[str]]:
+    """The overrides of every job: all combinations of swept values, as Hydra's basic sweeper runs them."""
+    choices = []
+    for word, override in zip(overrides, _parsed(overrides), strict=True):
+        if override.is_sweep_override() and override.is_discrete_sweep():
+            key = override.get_key_element()
+            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+        elif not override.is_sweep_override():
+            choices.append([word])
+    return (list(words) for words in product(*choices))
+
+
+def _composed(words: list[str]) -> DictConfig:
+    try:
+        return hydra_compose(config_name=CONFIG_NAME, overrides=words)
+    except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:
+        raise ConfigError([_in_words(error)]) from error
+
+
+def _refuse_shadowed(line: CommandLine) -> None:
+    """Hydra would take ftx's own file of the same name, and the person's would change nothing."""
+    folder, ours = own_config_dir(line), packaged_config_dir()
+    if folder is None:
+        return
+    files = [file.relative_to(folder) for file in sorted(folder.rglob("*.yaml"))]
+    shadowed = [
+        file for file in files if (ours / file).is_file() and (ours / file).read_bytes() != (folder / file).read_bytes()
+    ]
+    if shadowed:
+        raise ConfigError([f"{folder / file}: ftx has an option of that name; give yours another" for file in shadowed])
 
 
 def to_run_config(composed: DictConfig) -> RunConfig:
@@ -188,7 +218,7 @@ def to_run_config(composed: DictConfig) -> RunConfig:
     settings = cast(dict[str, Any], container)
     settings.pop("hydra", None)
     problems = []
-    for name, value in _flat(settings):
+    for name, value in flat(settings, whole=FREE_NODES).items():
         if not is_known(name):
             problems.append(unknown_key(name))
         elif name in schema_keys() and (problem := value_problem(name, value)):
@@ -218,6 +248,8 @@ def override_problems(overrides: Sequence[str], options: Mapping[str, Sequence[s
 
 def _override_problems(override: Override, options: Mapping[str, Sequence[str]], *, multirun: bool) -> Iterator[str]:
     name = override.key_or_group
+    if name in _NOT_OURS:
+        yield f"{name}: ftx makes its run directories itself (output_root=FOLDER, name=NAME), and stays where it starts"
     if name == "hydra" or name.startswith(("hydra.", "hydra/")) or is_free(name):
         return
     if override.is_delete():
@@ -241,7 +273,7 @@ def _value_problems(name: str, value: Any, *, swept: bool) -> Iterator[str]:
         if not isinstance(value, dict):
             yield f"{name} is a group of keys, got {shown(value)}: write {name}.KEY=VALUE"
             return
-        for inner, item in _flat({name: value}):
+        for inner, item in flat({name: value}).items():
             yield from _leaf_problems(inner, item, swept=swept)
     else:
         yield from _leaf_problems(name, value, swept=swept)
@@ -259,11 +291,12 @@ def _leaf_problems(name: str, value: Any, *, swept: bool) -> Iterator[str]:
 
 
 def _option_problems(group: str, option: Any, options: Sequence[str]) -> Iterator[str]:
-    if option is None or str(option) in options:
+    if option is not None and str(option) in options:
         return
     close = difflib.get_close_matches(str(option), options, n=1)
     meant = f"; did you mean {group}={close[0]}?" if close else ""
-    yield f"{group}={shown(option)}: no such option, expected one of {', '.join(options)}{meant}"
+    option = "null" if option is None else shown(option)
+    yield f"{group}={option}: no such option, expected one of {', '.join(options)}{meant}"
 
 
 def _plain(value: Any) -> Any:
@@ -271,16 +304,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return str(value.text) if hasattr(value, "text") else value
-
-
-def _flat(node: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Leaves of a nested mapping by dotted name; free nodes count as leaves."""
-    for name, value in node.items():
-        path = f"{prefix}{name}"
-        if isinstance(value, dict) and value and path not in FREE_NODES:
-            yield from _flat(value, f"{path}.")
-        elif not (isinstance(value, dict) and path in section_names()):
-            yield path, value
 
 
 def _parsed(words: Iterable[str]) -> list[Override]:

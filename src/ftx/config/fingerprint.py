@@ -34,8 +34,6 @@ TRAIN_KEYS = (
     "optim.batch_size",
     "optim.max_grad_norm",
     "data.max_seq_len",
-    "data.on_long",
-    "data.supervise",
     "hardware.precision",
     "hardware.threads",
     "hardware.gradient_checkpointing",
@@ -59,6 +57,8 @@ EVALUATION_KEYS = (
     "score.max_new_tokens",
     "score.max_examples",
 )
+# Which tokens of a row count, in training and in evaluation.
+BOTH = ("data.on_long", "data.supervise")
 # The rows and weights themselves are hashed, not where they were found; the rest changes no number.
 NEITHER = (
     "name",
@@ -110,7 +110,7 @@ def fingerprints(
     """
     settings = asdict(config)
     chosen_on_validation = config.metric.at == "best" or config.early_stop.patience is not None
-    train: dict[str, Any] = _picked(settings, TRAIN_KEYS)
+    train: dict[str, Any] = _picked(settings, TRAIN_KEYS + BOTH)
     train |= {"weights": weights, "template": template, "train_rows": content["train"]["ordered"]}
     if chosen_on_validation:
         train |= _picked(settings, SELECTION_KEYS)
@@ -120,7 +120,7 @@ def fingerprints(
         }
         if not config.metric.name.startswith("eval_"):
             train |= _picked(settings, ("score.max_new_tokens", "score.max_examples"))
-    evaluation = _picked(settings, EVALUATION_KEYS + SELECTION_KEYS)
+    evaluation = _picked(settings, EVALUATION_KEYS + SELECTION_KEYS + BOTH) | {"template": template}
     evaluation |= {f"{name}_rows": hashes["any_order"] for name, hashes in content.items() if name != "train"}
     return {"train": _digest(train), "evaluation": _digest(evaluation)}
 

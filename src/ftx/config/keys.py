@@ -1,7 +1,7 @@
 """Every key of the schema by its dotted name: what exists, and which real key an unknown one meant."""
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, get_type_hints
@@ -59,6 +59,18 @@ def _leaves(node: type, prefix: str) -> Iterator[Key]:
                 dict(meta["bounds"]),
                 meta["remedy"],
             )
+
+
+def flat(settings: Mapping[str, Any], *, whole: Container[str] = (), prefix: str = "") -> dict[str, Any]:
+    """Nested settings by dotted name; an empty mapping holds none, one named in `whole` counts as one value."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, Mapping) and path not in whole:
+            found |= flat(value, whole=whole, prefix=f"{path}.")
+        else:
+            found[path] = value
+    return found
 
 
 def is_free(name: str) -> bool:

@@ -45,7 +45,9 @@ class MetricConfig:
         choices=("eval_loss", "eval_token_accuracy", "exact_match"),
     )
     direction: str | None = key(None, "min or max; null: the metric's own", choices=("min", "max"))
-    at: str = key("best", "which checkpoint counts: the best on validation, or the last", choices=("best", "last"))
+    at: str = key(
+        "best", "which checkpoint counts: the best on validation, or the final one", choices=("best", "final")
+    )
     secondary: list[str] = key([], "metrics shown beside the primary one and not tested")
 
 
@@ -161,7 +163,7 @@ class CheckpointConfig:
     """When to evaluate and save, and how much to keep."""
 
     every_epochs: float = key(1.0, "evaluate and save this often; 0.25: four times an epoch", gt=0)
-    save_total_limit: int = key(2, "checkpoints kept; the best and the last always are", ge=1)
+    save_total_limit: int = key(2, "checkpoints kept; the best and the last always are", ge=2)
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ftx.config.schema import DataConfig
@@ -80,7 +80,7 @@ def prepare(splits: Splits, config: DataConfig, tokenizer: Any, model_limit: int
 def fit(rows: Sequence[TokenizedRow], limit: int | None, on_long: str) -> Fitted:
     """Keep rows of at most `limit` tokens; drop or cut the others as `on_long` says.
 
-    A row that loses its whole answer to the cut is dropped: it would train nothing.
+    A row that loses its whole last answer to the cut is dropped: it would train nothing, and be scored on nothing.
     """
     kept: list[TokenizedRow] = []
     counts = {"rows": len(rows), "too_long": 0, "dropped": 0, "truncated": 0, "target_tokens_lost": 0}
@@ -90,7 +90,7 @@ def fit(rows: Sequence[TokenizedRow], limit: int | None, on_long: str) -> Fitted
             continue
         counts["too_long"] += 1
         cut = _cut(row, limit) if on_long == "truncate" else None
-        if cut is None or cut.supervised == 0:
+        if cut is None or cut.supervised == 0 or limit <= (row.prompt_length or 0):
             counts["dropped"] += 1
             counts["target_tokens_lost"] += row.supervised
         else:
@@ -111,9 +111,7 @@ def _encode_all(rows: Sequence[Row], tokenizer: Any, supervise: str) -> list[Tok
 
 
 def _cut(row: TokenizedRow, limit: int) -> TokenizedRow:
-    return TokenizedRow(
-        row.where, row.input_ids[:limit], row.labels[:limit], row.prompt_length, row.prompt, row.reference
-    )
+    return replace(row, input_ids=row.input_ids[:limit], labels=row.labels[:limit])
 
 
 def _refuse_losses(name: str, fitted: Fitted, limit: int | None, config: DataConfig) -> None:

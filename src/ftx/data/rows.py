@@ -32,17 +32,20 @@ class Row:
     """One example as it stands in its file.
 
     `context` is what the model is given and `target` what it should answer: both text, or both chat turns.
-    A chat (`messages`) has all its turns in `context`; plain text has it all in `target`.
+    A chat (`messages`) has all its turns in `context`; plain text has it all in `target`. `tools` are what the chat
+    template is told of tools.
     """
 
     kind: Kind
     where: str
     context: str | list[Turn]
     target: str | list[Turn]
+    tools: list[Any] | None = None
 
     def content(self) -> str:
         """Everything that training sees of this row, as canonical JSON."""
-        return json.dumps([self.kind, self.context, self.target], ensure_ascii=False, sort_keys=True)
+        parts = [self.kind, self.context, self.target, *([self.tools] if self.tools else [])]
+        return json.dumps(parts, ensure_ascii=False, sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,10 @@ def read_jsonl(path: Path, columns: ColumnsConfig, *, origin: str | None = None)
         DataError: naming every bad row (the first 20, then a count).
     """
     origin = origin or str(path)
-    raw = path.read_bytes()
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{origin} cannot be read: {error.strerror}") from error
     if raw.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[":
         raise DataError(f"{origin} holds a JSON array; expected one JSON object a line (jq -c '.[]' converts it)")
     lines = raw.removeprefix(b"\xef\xbb\xbf").split(b"\n")
@@ -144,7 +150,7 @@ def _row(kind: Kind, where: str, fields: Mapping[str, Any], columns: ColumnsConf
         turns = _turns(fields, columns.messages)
         if not any(turn["role"] == "assistant" for turn in turns):
             raise DataError(f"{columns.messages} has no assistant turn, so there is nothing to learn")
-        return Row(kind, where, turns, [])
+        return Row(kind, where, turns, [], _tools(fields))
     if kind == "text":
         return Row(kind, where, "", _text(fields, columns.text))
     prompt = _field(fields, columns.prompt)
@@ -152,7 +158,7 @@ def _row(kind: Kind, where: str, fields: Mapping[str, Any], columns: ColumnsConf
         context, target = _turns(fields, columns.prompt), _turns(fields, columns.completion)
         if not any(turn["role"] == "assistant" for turn in target):
             raise DataError(f"{columns.completion} has no assistant turn, so there is nothing to learn")
-        return Row(kind, where, context, target)
+        return Row(kind, where, context, target, _tools(fields))
     return Row(kind, where, _text(fields, columns.prompt, empty=True), _text(fields, columns.completion))
 
 
@@ -187,6 +193,13 @@ def _turns(fields: Mapping[str, Any], name: str) -> list[Turn]:
         if turn["role"] == "assistant" and not turn["content"].strip() and set(turn) == {"role", "content"}:
             raise DataError(f"{name}, turn {number}: the assistant's content is empty")
     return cast(list[Turn], value)
+
+
+def _tools(fields: Mapping[str, Any]) -> list[Any] | None:
+    tools = fields.get("tools")
+    if tools is not None and not isinstance(tools, list):
+        raise DataError(f"tools is {_type_of(tools)}, expected a list")
+    return tools
 
 
 def _type_of(value: Any) -> str:

@@ -1,18 +1,17 @@
-"""Our settings in the words of transformers and TRL, and when to evaluate."""
+"""Our settings in the words of transformers and TRL."""
 
-import math
 from pathlib import Path
 
 from trl import SFTConfig
 
 from ftx.config.schema import RunConfig
-from ftx.job.callbacks import cadence_steps
+from ftx.job.cadence import warmup_steps
 
 NEVER = 10**9  # steps; the Trainer's own evaluation and saving are left to Cadence
 
 
-def training_arguments(config: RunConfig, checkpoints: Path) -> SFTConfig:
-    """Our settings in the words of transformers and TRL."""
+def training_arguments(config: RunConfig, rows: int, checkpoints: Path) -> SFTConfig:
+    """The Trainer's arguments for training on `rows` rows, with checkpoints in the given folder."""
     optim, hardware = config.optim, config.hardware
     micro = int(hardware.micro_batch_size or optim.batch_size)
     arguments = SFTConfig(
@@ -21,7 +20,7 @@ def training_arguments(config: RunConfig, checkpoints: Path) -> SFTConfig:
         data_seed=config.data_seed,
         learning_rate=optim.lr,
         lr_scheduler_type="constant_with_warmup" if optim.scheduler == "constant" else optim.scheduler,
-        warmup_steps=optim.warmup_ratio,  # below 1 it is a share of all steps
+        warmup_steps=warmup_steps(config, rows),
         weight_decay=optim.weight_decay,
         adam_beta1=optim.beta1,
         adam_beta2=optim.beta2,
@@ -33,7 +32,7 @@ def training_arguments(config: RunConfig, checkpoints: Path) -> SFTConfig:
         gradient_accumulation_steps=optim.batch_size // micro,
         per_device_eval_batch_size=hardware.eval_batch_size,
         use_cpu=hardware.device == "cpu",
-        bf16=config.lora.variant == "none" and hardware.precision == "bf16",
+        bf16=hardware.precision == "bf16" and config.model.dtype == "fp32",
         gradient_checkpointing=hardware.gradient_checkpointing,
         gradient_checkpointing_kwargs={"use_reentrant": False} if hardware.gradient_checkpointing else None,
         dataloader_pin_memory=hardware.device == "cuda",
@@ -55,13 +54,6 @@ def training_arguments(config: RunConfig, checkpoints: Path) -> SFTConfig:
     )
     arguments._n_gpu = min(arguments.n_gpu, 1)  # one device per run, whatever is visible
     return arguments
-
-
-def evaluation_steps(config: RunConfig, rows: int) -> list[int]:
-    """The optimiser steps after which the run is evaluated and saved."""
-    per_epoch = math.ceil(rows / config.optim.batch_size)
-    total = config.optim.max_steps or math.ceil(per_epoch * config.optim.epochs)
-    return cadence_steps(per_epoch, total, config.checkpoint.every_epochs)
 
 
 def trainer_metric(name: str) -> str:

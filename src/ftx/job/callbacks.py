@@ -25,8 +25,8 @@ class HistoryCallback(TrainerCallback):
         self._history = history
         self._trackers = trackers
         self._progress = progress
-        self._last_seen: tuple[float, int] | None = None
-        self._evaluated_batches = 0
+        self._step_started = 0.0
+        self._tokens_before = 0
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -39,7 +39,7 @@ class HistoryCallback(TrainerCallback):
         logs: dict[str, float] = kwargs["logs"]
         if "loss" in logs:
             metrics = {name: logs[name] for name in _TRAIN_METRICS if name in logs}
-            metrics |= self._throughput(int(logs["tokens"]))
+            metrics["tokens_per_second"] = self._throughput(int(logs["tokens"]))
             self._write(state, "train", metrics)
             self._progress.step(state.global_step, logs["loss"])
             return
@@ -53,26 +53,16 @@ class HistoryCallback(TrainerCallback):
                 self._write(state, split, metrics)
                 self._progress.evaluated(state.global_step, state.epoch or 0.0, split, metrics)
 
-    def on_prediction_step(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Show how far an evaluation is."""
-        total = len(kwargs["eval_dataloader"])
-        self._evaluated_batches = self._evaluated_batches % total + 1
-        self._progress.working("evaluating", self._evaluated_batches, total)
-
     def _write(self, state: TrainerState, split: str, metrics: dict[str, float]) -> None:
         step, epoch = state.global_step, state.epoch or 0.0
         append_event(self._history, step=step, epoch=epoch, split=split, metrics=metrics, time=time.time())
         for tracker in self._trackers:
             tracker.log(step=step, split=split, metrics=metrics)
 
-    def _throughput(self, tokens: int) -> dict[str, float]:
-        now = time.perf_counter()
-        before, self._last_seen = self._last_seen, (now, tokens)
-        if before is None:
-            return {}
-        return {"tokens_per_second": (tokens - before[1]) / (now - before[0])}
+    def _throughput(self, tokens: int) -> float:
+        """Tokens per second of this optimiser step alone: evaluations and checkpoints lie between steps."""
+        seen, self._tokens_before = tokens - self._tokens_before, tokens
+        return seen / (time.perf_counter() - self._step_started)
 
 
 class DivergenceGuard(TrainerCallback):
@@ -99,10 +89,3 @@ class Cadence(TrainerCallback):
         if state.global_step in self._steps:
             control.should_evaluate = control.should_save = True
         return control
-
-
-def cadence_steps(steps_per_epoch: int, total_steps: int, every_epochs: float) -> list[int]:
-    """The optimiser steps after which to evaluate: every so many epochs, at least once, and always at the end."""
-    interval = max(1.0, steps_per_epoch * every_epochs)
-    count = int(total_steps / interval + 1e-9)
-    return sorted({min(total_steps, round(interval * number)) for number in range(1, count + 1)} | {total_steps})

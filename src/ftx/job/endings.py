@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
+_CPU_ALLOCATOR = ("can't allocate memory", "not enough memory")
+
 
 class Diverged(Exception):
     """The first loss or gradient that is not finite."""
@@ -25,6 +27,9 @@ class Ending:
     status: str
     reason: str
     exit_status: int
+
+
+FINISHED = Ending("finished", "", 0)
 
 
 def ending_of(error: BaseException) -> Ending:
@@ -55,11 +60,12 @@ def sigterm_raises() -> Iterator[None]:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    # torch raises OutOfMemoryError on an accelerator, and a plain RuntimeError from the CPU's allocator.
+    # torch raises OutOfMemoryError on an accelerator, and a plain RuntimeError from the CPU's allocator, whose
+    # words depend on the system.
     return (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"
-        or (isinstance(error, RuntimeError) and "not enough memory" in str(error))
+        or (isinstance(error, RuntimeError) and any(words in str(error) for words in _CPU_ALLOCATOR))
     )
 
 

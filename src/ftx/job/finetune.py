@@ -10,7 +10,8 @@ from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from ftx.config.schema import RunConfig
 from ftx.data.render import TokenizedRow
-from ftx.job.arguments import evaluation_steps, training_arguments
+from ftx.job.arguments import training_arguments
+from ftx.job.cadence import evaluation_steps
 from ftx.job.callbacks import Cadence, DivergenceGuard, HistoryCallback
 from ftx.job.hardware import start_measuring_memory
 from ftx.job.preparation import Preparation
@@ -48,6 +49,7 @@ def run_finetune(ready: Preparation, run: RunDir, trackers: list[Tracker], progr
     trainer = build_trainer(ready, model, run, trackers, progress)
 
     trainer.train()
+    trainer.remove_callback(EarlyStoppingCallback)  # it would look for the primary metric in the test evaluation
     stop_reason = early_stop_reason(trainer, config)
     chosen = chosen_checkpoint(trainer, config)
     saver.save(model, ready.tokenizer, run.model if config.lora.variant == "none" else run.adapter)
@@ -60,13 +62,19 @@ def run_finetune(ready: Preparation, run: RunDir, trackers: list[Tracker], progr
         scores=scores,
         cost=cost_of(trainer, model, config, time.perf_counter() - started),
         stop_reason=stop_reason,
-        adapted_modules=adapted_modules(model),
+        model_facts={
+            "lora.adapted_modules": adapted_modules(model),
+            "model.attn_implementation": model.config._attn_implementation,
+        },
     )
 
 
 def seed_everything(config: RunConfig) -> None:
     """Seed before anything is built, so that the seed decides the adapter's start values too."""
     torch.set_num_threads(int(config.hardware.threads or 1))
+    # Set both ways: an earlier run of this process may have asked for the other.
+    torch.use_deterministic_algorithms(config.hardware.deterministic)
+    torch.backends.cudnn.deterministic = config.hardware.deterministic
     if config.hardware.deterministic:
         enable_full_determinism(config.seed)
     else:
@@ -96,7 +104,7 @@ def build_trainer(
 ) -> SupervisedTrainer:
     """The trainer with its data, callbacks and cadence."""
     config, data = ready.config, ready.data
-    arguments = training_arguments(config, run.checkpoints)
+    arguments = training_arguments(config, len(data.train), run.checkpoints)
     callbacks: list[Any] = [
         HistoryCallback(run.history, trackers, progress),
         DivergenceGuard(),
@@ -112,6 +120,7 @@ def build_trainer(
         processing_class=ready.tokenizer,
         data_collator=DataCollatorForLanguageModeling(pad_token_id=ready.tokenizer.pad_token_id),
         callbacks=callbacks,
+        on_eval_batch=lambda done, total: progress.working("evaluating", done, total),
         score_hook=score_hook(ready, progress) if config.metric.name in config.score.metrics else None,
         loraplus_ratio=config.optim.loraplus_ratio if config.optim.name == "loraplus" else None,
     )

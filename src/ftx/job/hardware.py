@@ -3,10 +3,13 @@
 import copy
 import os
 import platform
-from typing import Any
+from contextlib import suppress
+from pathlib import Path
 
 from ftx.config.schema import RunConfig
 from ftx.errors import ConfigError
+
+_VISIBLE_AT_START = os.environ.get("CUDA_VISIBLE_DEVICES")
 
 
 def pin_device(device: str) -> None:
@@ -15,15 +18,15 @@ def pin_device(device: str) -> None:
     The Trainer wraps a model in data parallel, which multiplies the batch, whenever it sees two devices.
     """
     kind, _, index = device.partition(":")
-    if kind not in ("auto", "cuda"):
+    if kind not in ("auto", "cuda") or _VISIBLE_AT_START == "":
         return
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    entries = visible.split(",") if visible else []
     position = int(index or 0)
-    if visible is None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = str(position)
-    elif entries:
-        os.environ["CUDA_VISIBLE_DEVICES"] = entries[position] if position < len(entries) else ""
+    if _VISIBLE_AT_START is None:
+        chosen = str(position)
+    else:
+        entries = _VISIBLE_AT_START.split(",")
+        chosen = entries[position] if position < len(entries) else ""
+    os.environ["CUDA_VISIBLE_DEVICES"] = chosen
 
 
 def resolve_hardware(config: RunConfig) -> RunConfig:
@@ -33,12 +36,15 @@ def resolve_hardware(config: RunConfig) -> RunConfig:
         ConfigError: an accelerator or a precision that this machine does not have.
     """
     out = copy.deepcopy(config)
+    # With an adapter the base only computes, so bf16 loses nothing, and its dtype is the precision. All weights
+    # trained in bf16 would lose most updates to rounding, so they stay fp32 under autocast.
+    follows = config.hardware.precision == "auto" and config.lora.variant != "none"
     out.hardware.device = _device(config.hardware.device)
-    out.hardware.precision = _precision(config.hardware.precision, out.hardware.device)
+    out.hardware.precision = _precision(
+        config.model.dtype if follows else config.hardware.precision, out.hardware.device
+    )
     out.hardware.threads = config.hardware.threads or cpu_threads()
     if out.model.dtype == "auto":
-        # With an adapter the base only computes, so bf16 loses nothing; all weights trained in bf16 would lose
-        # most updates to rounding, so they stay fp32 under autocast.
         out.model.dtype = "fp32" if out.lora.variant == "none" else out.hardware.precision
     return out
 
@@ -70,22 +76,26 @@ def start_measuring_memory(device: str) -> None:
 
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
+    elif device == "cpu":
+        with suppress(OSError):  # only Linux can
+            Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak_memory_bytes(device: str) -> int | None:
-    """The most memory held so far: the device's on CUDA, else this process's resident set."""
+    """The most memory held since measuring began: the device's on CUDA, this process's on a CPU under Linux.
+
+    None where the system cannot tell it for one run alone.
+    """
     import torch
 
     if device == "cuda":
         return int(torch.cuda.max_memory_allocated())
-    if device == "mps":
-        return int(torch.mps.driver_allocated_memory())
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if platform.system() == "Darwin" else peak * 1024
+    if device == "cpu":
+        with suppress(OSError):
+            for line in Path("/proc/self/status").read_text().splitlines():
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+    return None
 
 
 def _device(asked: str) -> str:
@@ -131,21 +141,8 @@ def _has_bf16(device: str) -> bool:
 
 
 def _processor_name() -> str | None:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123  # a kernel file, read line by line
-            return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
-    except OSError:
-        return platform.processor() or None
-
-
-def torch_settings(config: RunConfig) -> dict[str, Any]:
-    """What is set in torch for this run, for the record."""
-    hardware = config.hardware
-    return {
-        "device": hardware.device,
-        "precision": hardware.precision,
-        "base_dtype": config.model.dtype,
-        "threads": hardware.threads,
-        "deterministic": hardware.deterministic,
-        "gradient_checkpointing": hardware.gradient_checkpointing,
-    }
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or None

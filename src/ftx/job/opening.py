@@ -1,11 +1,13 @@
 """The record of a run as it stands when the run begins."""
 
 import os
+import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ftx.config.keys import flat
 from ftx.config.resolve import scaling
 from ftx.config.schema import RunConfig
 from ftx.job.hardware import device_facts
@@ -18,14 +20,13 @@ from ftx.record.run_record import RunRecord, new_run_id, utc_date
 _HYPERPARAMETERS = ("lora", "optim", "early_stop", "checkpoint")
 
 
-def open_record(ready: Preparation, code: GitState) -> RunRecord:
-    """A `running` record: everything that is known before the first step."""
+def open_record(ready: Preparation) -> RunRecord:
+    """A `running` record: everything that is known before the first step, but for the code."""
     config = ready.config
     now = datetime.now(UTC)
     return RunRecord(
         run_id=new_run_id(now, os.urandom(3)),
         date=utc_date(now),
-        config_commit=code.short,
         model=str(config.model.name),
         dataset=ready.data.record,
         hyperparameters=hyperparameters(config, ready.weights),
@@ -34,7 +35,6 @@ def open_record(ready: Preparation, code: GitState) -> RunRecord:
         versions=provenance.package_versions(provenance.STACK),
         notes=config.notes,
         hypothesis=config.hypothesis or None,
-        code={"config": _without_patch(code), "ftx": provenance.ftx_state()},
         fingerprint=dict(ready.fingerprint),
         command=command(ready),
         process=provenance.process_identity(),
@@ -42,13 +42,21 @@ def open_record(ready: Preparation, code: GitState) -> RunRecord:
     )
 
 
+def add_code_state(record: RunRecord, code: GitState) -> None:
+    """Say which commit holds the configuration, and what ftx itself is."""
+    facts = asdict(code)
+    facts["patch"] = "code.patch" if facts["patch"] else None
+    record.config_commit = code.short
+    record.code = {"config": facts, "ftx": provenance.ftx_state()}
+
+
 def write_surroundings(run: RunDir, ready: Preparation, code: GitState) -> None:
     """environment.txt, reproduce.sh and, from a dirty checkout, code.patch."""
     atomic.write_text(run.environment, provenance.environment_text())
     if code.patch:
         atomic.write_text(run.patch, code.patch)
-    script = provenance.reproduce_script(command(ready), Path.cwd(), code)
-    atomic.write_text(run.reproduce, script)
+    again = [sys.executable, *command(ready)[1:]]  # this interpreter, whatever `python` is elsewhere
+    atomic.write_text(run.reproduce, provenance.reproduce_script(again, Path.cwd(), code))
     run.reproduce.chmod(0o755)
 
 
@@ -60,13 +68,13 @@ def command(ready: Preparation) -> list[str]:
 def hyperparameters(config: RunConfig, weights: str) -> dict[str, Any]:
     """What a person would tune, by dotted name, with the adapter's scaling and what the weights are."""
     settings = asdict(config)
-    flat = {f"{group}.{name}": value for group in _HYPERPARAMETERS for name, value in settings[group].items()}
+    found = flat({group: settings[group] for group in _HYPERPARAMETERS})
     if config.lora.variant == "none":
-        flat = {name: value for name, value in flat.items() if not name.startswith("lora.")}
-        flat["lora.variant"] = "none"
+        found = {name: value for name, value in found.items() if not name.startswith("lora.")}
+        found["lora.variant"] = "none"
     else:
-        flat["lora.scaling"] = scaling(config.lora.variant, config.lora.rank, float(config.lora.alpha or 0))
-    flat |= {
+        found["lora.scaling"] = scaling(config.lora.variant, config.lora.rank, float(config.lora.alpha or 0))
+    found |= {
         "data_seed": config.data_seed,
         "data.max_seq_len": config.data.max_seq_len,
         "data.eval_max_seq_len": config.data.eval_max_seq_len,
@@ -76,21 +84,17 @@ def hyperparameters(config: RunConfig, weights: str) -> dict[str, Any]:
         "model.dtype": config.model.dtype,
         "model.weights": weights,
     }
-    return flat | {f"custom.{name}": value for name, value in config.custom.items()}
+    return found | flat({"custom": config.custom})
 
 
-def _without_patch(code: GitState) -> dict[str, Any]:
-    facts = asdict(code)
-    facts["patch"] = "code.patch" if facts["patch"] else None
-    return facts
+def tracked_settings(record: RunRecord) -> dict[str, Any]:
+    """What trackers show as this run's settings, by dotted name; what is null is left out."""
+    settings = {"model": record.model, "data": record.dataset["path"], "seed": record.seed, **record.hyperparameters}
+    return {name: value for name, value in settings.items() if value is not None}
 
 
-def flat_settings(config: RunConfig) -> dict[str, Any]:
-    """Every setting by dotted name."""
-    flat: dict[str, Any] = {}
-    for name, value in asdict(config).items():
-        if isinstance(value, dict):
-            flat |= {f"{name}.{inner}": item for inner, item in value.items()}
-        else:
-            flat[name] = value
-    return flat
+def tracked_metrics(ready: Preparation) -> list[str]:
+    """The results that a finished run will have, as trackers name them."""
+    splits = [name for name in ready.data.by_name() if name != "train"]
+    scores = [f"score/{split}_{name}" for split in splits for name in ready.config.score.metrics]
+    return ["result/value", "result/validation_value", *scores]

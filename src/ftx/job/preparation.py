@@ -8,10 +8,11 @@ from ftx.config.fingerprint import fingerprints
 from ftx.config.schema import RunConfig
 from ftx.data.prepare import PreparedData, prepare
 from ftx.data.splits import read_splits
-from ftx.errors import DataError
+from ftx.errors import ConfigError, DataError
+from ftx.job.cadence import evaluation_steps
 from ftx.model.base import context_length, identity, load_tokenizer
 
-_NAMELESS = ("seed", "notes", "hypothesis", "output_root", "labbook", "name", "hardware", "tracking", "score")
+_NAMELESS = ("seed", "notes", "hypothesis", "output_root", "labbook", "name", "hardware", "tracking", "score", "hydra")
 _LONGEST_LABEL = 70
 
 
@@ -53,6 +54,7 @@ def prepare_run(config: RunConfig, overrides: Sequence[str], flags: Sequence[str
         raise DataError(
             f"score.metrics={config.score.metrics}: rows of plain text have no answer to compare with; use score=none"
         )
+    _refuse_idle_patience(config, len(data.train))
     found = fingerprints(
         config,
         weights=weights,
@@ -62,12 +64,23 @@ def prepare_run(config: RunConfig, overrides: Sequence[str], flags: Sequence[str
     return Preparation(config, list(overrides), list(flags), tokenizer, data, weights, found)
 
 
+def _refuse_idle_patience(config: RunConfig, rows: int) -> None:
+    patience, evaluations = config.early_stop.patience, len(evaluation_steps(config, rows))
+    if patience is not None and patience >= evaluations:
+        raise ConfigError(
+            [
+                f"early_stop.patience={patience} can never stop a run of {evaluations} evaluations: lower it, train "
+                "longer (optim.epochs) or evaluate more often (checkpoint.every_epochs)"
+            ]
+        )
+
+
 def _label(overrides: Sequence[str]) -> str:
     """`lora.rank=32 optim.lr=1e-3` as rank32-lr1e-3; paths and what does not change the numbers left out."""
     parts = []
     for word in overrides:
         key, _, value = word.lstrip("+~").partition("=")
-        if key.split(".")[0] in _NAMELESS or "/" in value:
+        if key.replace("/", ".").split(".")[0] in _NAMELESS or "/" in value:
             continue
         leaf = key.rpartition(".")[2]
         parts.append(value if "." not in key else f"{leaf}{value}")

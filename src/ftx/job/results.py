@@ -18,7 +18,7 @@ class Outcome:
     scores: dict[str, Any]
     cost: dict[str, Any]
     stop_reason: str | None
-    adapted_modules: dict[str, int]
+    model_facts: dict[str, Any]
 
 
 def chosen_checkpoint(trainer: SupervisedTrainer, config: RunConfig) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from typing import Any
 
 from ftx.job.preparation import Preparation
-from ftx.job.trainer import ScoreHook, random_state_kept
+from ftx.job.trainer import ScoreHook
 from ftx.record.layout import RunDir
 from ftx.record.lines import append_line
 from ftx.record.strict_json import dumps
 from ftx.report.progress import Progress
 from ftx.scores.exact_match import prediction_line, summarise
-from ftx.scores.generation import Generated, generate, longest_reference
+from ftx.scores.generation import Generated, generate, longest_answer
 
 
 def score_hook(ready: Preparation, progress: Progress) -> ScoreHook:
@@ -37,15 +37,14 @@ def generate_split(ready: Preparation, model: Any, split: str, progress: Progres
     """Answers to the first `score.max_examples` rows of a split."""
     score = ready.config.score
     rows = ready.data.by_name()[split][: score.max_examples]
-    with random_state_kept():
-        return generate(
-            model,
-            ready.tokenizer,
-            rows,
-            batch_size=score.batch_size,
-            max_new_tokens=score.max_new_tokens or longest_reference(rows, ready.tokenizer),
-            on_batch=lambda done, total: progress.working(f"scoring {split}", done, total),
-        )
+    return generate(
+        model,
+        ready.tokenizer,
+        rows,
+        batch_size=score.batch_size,
+        max_new_tokens=score.max_new_tokens or longest_answer(rows),
+        on_batch=lambda done, total: progress.working(f"scoring {split}", done, total),
+    )
 
 
 def write_predictions(run: RunDir, predictions: dict[str, list[Generated]]) -> None:

@@ -5,7 +5,6 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
@@ -13,8 +12,8 @@ from rich.console import Console
 
 from ftx.config.schema import RunConfig
 from ftx.errors import FtxError
-from ftx.job.endings import Ending, Terminated, ending_of, sigterm_raises
-from ftx.job.opening import flat_settings, open_record, write_surroundings
+from ftx.job.endings import FINISHED, Ending, Terminated, ending_of, sigterm_raises
+from ftx.job.opening import add_code_state, open_record, tracked_metrics, tracked_settings, write_surroundings
 from ftx.job.preparation import Preparation
 from ftx.record.git_state import git_state
 from ftx.record.history import read_history
@@ -30,52 +29,77 @@ _LOG = logging.getLogger("ftx")
 
 def run_recorded(ready: Preparation, run: RunDir, config_dir: Path, console: Console) -> tuple[RunRecord, int]:
     """Train in `run`, keep its record true at every moment, and return the record with the exit status."""
-    code = git_state(config_dir, ignore=own_outputs(ready.config))
-    record = open_record(ready, code)
-    record.write(run)
-    write_surroundings(run, ready, code)
-    started = perf_counter()
+    record = open_record(ready)
     with job_log(run.log), sigterm_raises():
-        _LOG.info("started as %s", sys.argv)
-        record, ending = _attempt(ready, run, record, Progress(console))
-    events, problems = read_history(run.history) if run.history.exists() else ([], [])
-    seconds = perf_counter() - started
-    record = replace(record, losses=losses_from(events, seconds), cost=record.cost | {"seconds": seconds})
-    record.write(run)
-    problems += _enter_in_labbook(record, ready.config.labbook)
-    if record.status == "finished":
+        started = perf_counter()
+        ending = _attempt(ready, run, record, config_dir, Progress(console))
+        problems = _close(record, run, perf_counter() - started, ready.config.labbook)
+    if ending == FINISHED:
+        events, _ = read_history(run.history)
         print_summary(console, record, events, run)
     for line in (*failure_lines(record, run), *problems):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return record, ending.exit_status
 
 
-def _attempt(ready: Preparation, run: RunDir, record: RunRecord, progress: Progress) -> tuple[RunRecord, Ending]:
-    """Train; whatever ends the run becomes a status, a reason and, in job.log, a traceback."""
+def _attempt(ready: Preparation, run: RunDir, record: RunRecord, config_dir: Path, progress: Progress) -> Ending:
+    """Record, then train; whatever ends the run becomes a status, a reason and, in job.log, a traceback."""
+    _LOG.info("started as %s", sys.argv)
     try:
-        return _trained(ready, run, record, progress), Ending("finished", "", 0)
+        record.write(run)
+        code = git_state(config_dir, ignore=own_outputs(ready.config))
+        add_code_state(record, code)
+        record.write(run)
+        write_surroundings(run, ready, code)
+        _train(ready, run, record, progress)
+        ending = FINISHED
     except (Exception, KeyboardInterrupt, Terminated) as error:
         ending = ending_of(error)
-        if isinstance(error, FtxError):
-            _LOG.error("%s", error)
-        else:
-            _LOG.exception("run ended: %s", ending.status)
+        _LOG.exception("run ended: %s", ending.status)
         interrupted = ending.status == "interrupted"
-        reason, fault = (ending.reason, None) if interrupted else (None, ending.reason)
-        return replace(record, status=ending.status, stop_reason=reason, error=fault), ending
+        record.stop_reason, record.error = (ending.reason, None) if interrupted else (None, ending.reason)
     finally:
         progress.stop()
+    record.status = ending.status
+    return ending
 
 
-def _enter_in_labbook(record: RunRecord, labbook: str | None) -> list[str]:
-    """Append the run's line; a lab book that cannot be written costs a warning, not the run."""
-    if labbook is None:
-        return []
+def _train(ready: Preparation, run: RunDir, record: RunRecord, progress: Progress) -> None:
+    from ftx.job.finetune import run_finetune  # TRL takes seconds to import
+    from ftx.tracking.protocol import open_trackers
+
+    trackers = open_trackers(ready.config.tracking.backends, run.path)
+    final: dict[str, float] | None = None
+    for tracker in trackers:
+        tracker.start(tracked_settings(record), tracked_metrics(ready))
     try:
-        append_entry(Path(labbook), labbook_entry(record))
+        outcome = run_finetune(ready, run, trackers, progress)
+        record.result, record.scores, record.cost = outcome.result, outcome.scores, outcome.cost
+        record.stop_reason = outcome.stop_reason
+        record.hyperparameters |= outcome.model_facts
+        final = {f"result/{name}": outcome.result[name] for name in ("value", "validation_value")}
+        for split, scores in outcome.scores.items():
+            final |= {f"score/{split}_{name}": scores[name] for name in ready.config.score.metrics}
+    finally:
+        for tracker in trackers:
+            tracker.close(final)
+
+
+def _close(record: RunRecord, run: RunDir, seconds: float, labbook: str | None) -> list[str]:
+    """Write the record for the last time and the lab-book line; returns what could not be done, in words."""
+    events, problems = read_history(run.history) if run.history.exists() else ([], [])
+    record.losses = losses_from(events, seconds)
+    record.cost |= {"seconds": seconds}
+    try:
+        record.write(run)
     except (FtxError, OSError) as error:
-        return [f"labbook={labbook}: this run was not entered ({error}); its record is complete"]
-    return []
+        problems.append(f"{run.record}: the last state of the record could not be written ({error})")
+    if labbook is not None:
+        try:
+            append_entry(Path(labbook), labbook_entry(record))
+        except (FtxError, OSError) as error:
+            problems.append(f"labbook={labbook}: this run was not entered ({error})")
+    return problems
 
 
 def own_outputs(config: RunConfig) -> list[Path]:
@@ -86,33 +110,6 @@ def own_outputs(config: RunConfig) -> list[Path]:
     if config.labbook is not None:
         written += [Path(config.labbook), lock_path(Path(config.labbook))]
     return written
-
-
-def _trained(ready: Preparation, run: RunDir, record: RunRecord, progress: Progress) -> RunRecord:
-    from ftx.job.finetune import run_finetune  # TRL takes seconds to import
-    from ftx.tracking.protocol import open_trackers
-
-    trackers = open_trackers(ready.config.tracking.backends, run.path)
-    final: dict[str, float] = {}
-    for tracker in trackers:
-        tracker.start(flat_settings(ready.config), ["result/value", "result/validation_value"])
-    try:
-        outcome = run_finetune(ready, run, trackers, progress)
-        final = {f"result/{name}": outcome.result[name] for name in ("value", "validation_value")}
-        for split, scores in outcome.scores.items():
-            final[f"score/{split}_exact_match"] = scores["exact_match"]
-    finally:
-        for tracker in trackers:
-            tracker.close(final)
-    return replace(
-        record,
-        status="finished",
-        stop_reason=outcome.stop_reason,
-        result=outcome.result,
-        scores=outcome.scores,
-        cost=outcome.cost,
-        hyperparameters=record.hyperparameters | {"lora.adapted_modules": outcome.adapted_modules},
-    )
 
 
 @contextmanager

@@ -55,6 +55,7 @@ class SupervisedTrainer(SFTTrainer):  # type: ignore[misc]  # TRL has no types
     Args:
         score_hook: computes further metrics of the validation split at each evaluation, when the primary metric
             is a task score.
+        on_eval_batch: told after each evaluated batch how many are done, and of how many.
         loraplus_ratio: learning rate of every adapter's B over that of its A; None for the same rate.
     """
 
@@ -62,9 +63,11 @@ class SupervisedTrainer(SFTTrainer):  # type: ignore[misc]  # TRL has no types
         self,
         *args: Any,
         score_hook: ScoreHook | None = None,
+        on_eval_batch: Callable[[int, int], None] | None = None,
         loraplus_ratio: float | None = None,
         **kwargs: Any,
     ) -> None:
+        self._on_eval_batch = on_eval_batch
         self._score_hook = score_hook
         self._loraplus_ratio = loraplus_ratio
         self.tokens_seen = 0
@@ -105,7 +108,7 @@ class SupervisedTrainer(SFTTrainer):  # type: ignore[misc]  # TRL has no types
         model.eval()
         loss_sum, right, count, rows = 0.0, 0, 0, 0
         with random_state_kept():
-            for batch in dataloader:
+            for number, batch in enumerate(dataloader, start=1):
                 inputs = self._prepare_inputs(batch)
                 with torch.inference_mode(), self.compute_loss_context_manager():
                     logits, targets = supervised_logits(model, inputs)
@@ -113,8 +116,8 @@ class SupervisedTrainer(SFTTrainer):  # type: ignore[misc]  # TRL has no types
                     right += int((logits.argmax(-1) == targets).sum())
                 count += len(targets)
                 rows += len(inputs["input_ids"])
-                self.callback_handler.eval_dataloader = dataloader
-                self.callback_handler.on_prediction_step(self.args, self.state, self.control)
+                if self._on_eval_batch is not None:
+                    self._on_eval_batch(number, len(dataloader))
             metrics = {
                 f"{metric_key_prefix}_loss": loss_sum / count,
                 f"{metric_key_prefix}_token_accuracy": right / count,

@@ -3,6 +3,7 @@
 TRL would attach it before anything is seeded.
 """
 
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,7 +50,7 @@ class AdapterSaver:
     """Saves what was trained so that `from_pretrained` gives the same model on the original base weights.
 
     PiSSA moves part of the base weights into the adapter. A plain adapter is then the difference between the
-    trained one and its start values, which are kept aside in `scratch` until the run ends.
+    trained one and its start values, which lie in `scratch` until it is saved.
     """
 
     def __init__(self, model: Any, variant: str, scratch: Path) -> None:
@@ -67,6 +68,7 @@ class AdapterSaver:
             model.save_pretrained(str(folder))
         else:
             model.save_pretrained(str(folder), path_initial_model_for_weight_conversion=str(self._start))
+            shutil.rmtree(self._start)
         tokenizer.save_pretrained(str(folder))
 
 
@@ -79,14 +81,19 @@ def parameter_counts(model: Any) -> dict[str, int]:
 
 
 def _refuse_unmatched(model: Any, targets: Sequence[str]) -> None:
-    import torch
+    from torch.nn import Linear
+    from transformers.pytorch_utils import Conv1D
 
-    linear = [name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)]
+    head = model.get_output_embeddings()
+    layers = [
+        name for name, layer in model.named_modules() if isinstance(layer, (Linear, Conv1D)) and layer is not head
+    ]
     unmatched = [
-        target for target in targets if not any(name == target or name.endswith(f".{target}") for name in linear)
+        target for target in targets if not any(name == target or name.endswith(f".{target}") for name in layers)
     ]
     if unmatched:
-        there = sorted({name.rpartition(".")[2] for name in linear} - {"lm_head"})
+        there = ", ".join(sorted({name.rpartition(".")[2] for name in layers}))
         raise ModelError(
-            f"lora.target_modules: no linear layer is called {', '.join(unmatched)}; this model has {', '.join(there)}"
+            f"lora.target_modules: no linear layer but the output head is called {', '.join(unmatched)}; "
+            f"this model has {there}"
         )

@@ -9,7 +9,7 @@ from ftx.config.checks import is_local_model
 from ftx.config.schema import ModelConfig
 from ftx.errors import ModelError
 
-WEIGHT_FILES = ("*.safetensors", "*.bin", "*.json", "*.jinja", "*.model", "*.txt")
+IDENTITY_FILES = ("*.safetensors", "*.bin", "*.json", "*.jinja", "*.model", "*.txt", "*.py")
 
 
 def location(config: ModelConfig) -> str:
@@ -17,7 +17,8 @@ def location(config: ModelConfig) -> str:
     name = str(config.name)
     if config.bundled:
         return str(Path(str(resources.files("ftx"))) / "bundled" / name)
-    return str(Path(name).expanduser()) if is_local_model(name) else name
+    # Absolute, because the saved adapter names its base, and is loaded from anywhere.
+    return str(Path(name).expanduser().resolve()) if is_local_model(name) else name
 
 
 def identity(config: ModelConfig) -> str:
@@ -38,7 +39,7 @@ def identity(config: ModelConfig) -> str:
 
 def _folder_sha256(folder: Path) -> str:
     digest = hashlib.sha256()
-    files = sorted({path for pattern in WEIGHT_FILES for path in folder.glob(pattern) if path.is_file()})
+    files = sorted({path for pattern in IDENTITY_FILES for path in folder.glob(pattern) if path.is_file()})
     for path in files:
         with path.open("rb") as stream:
             digest.update(f"{path.name}\n{hashlib.file_digest(stream, 'sha256').hexdigest()}\n".encode())

@@ -1,6 +1,10 @@
 """The table at the end of a run: every evaluation, the one that counts, what it cost and where it lies."""
 
+import shlex
+import shutil
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -10,6 +14,8 @@ from ftx.record.history import Event
 from ftx.record.layout import RunDir
 from ftx.record.losses import mean_train_loss
 from ftx.record.run_record import RunRecord
+
+PROGRAMS = ("python", "tensorboard")
 
 
 def print_summary(console: Console, record: RunRecord, events: Sequence[Event], run: RunDir) -> None:
@@ -86,11 +92,20 @@ def cost_lines(record: RunRecord) -> list[str]:
 
 def where_lines(record: RunRecord, run: RunDir) -> list[str]:
     """The run directory, and what to type next."""
-    root = run.path.parent
+    here = {name: _as_typed(Path(sys.executable).with_name(name)) for name in PROGRAMS}
+    again = [here["python"], *record.command[1:], "lora.rank=32"]
     return [
         f"Run directory: {run.path}",
-        f"Next: tensorboard --logdir {root}    or change one thing: python -m ftx.train lora.rank=32",
+        f"Curves:            {here['tensorboard']} --logdir {run.path.parent}",
+        f"Change one thing:  {shlex.join(again)}",
     ]
+
+
+def _as_typed(program: Path) -> str:
+    """The shortest way to type a program of this environment: its name where the shell finds that one."""
+    if shutil.which(program.name) == str(program):
+        return program.name
+    return str(program.relative_to(Path.cwd())) if program.is_relative_to(Path.cwd()) else str(program)
 
 
 def failure_lines(record: RunRecord, run: RunDir) -> list[str]:

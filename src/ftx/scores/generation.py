@@ -24,10 +24,9 @@ class Generated:
     stopped: bool
 
 
-def longest_reference(rows: Sequence[TokenizedRow], tokenizer: Any) -> int:
+def longest_answer(rows: Sequence[TokenizedRow]) -> int:
     """Tokens of the longest reference answer, and a margin that lets a wrong answer be longer."""
-    lengths = (len(tokenizer(str(row.reference), add_special_tokens=False)["input_ids"]) for row in rows)
-    return max(lengths) + MARGIN_TOKENS
+    return max(row.answer_length for row in rows) + MARGIN_TOKENS
 
 
 def generate(

@@ -8,14 +8,14 @@ from typing import Any, Protocol
 class Tracker(Protocol):
     """Receives what history.jsonl already holds."""
 
-    def start(self, hyperparameters: Mapping[str, Any], metrics: Sequence[str]) -> None:
+    def start(self, settings: Mapping[str, Any], metrics: Sequence[str]) -> None:
         """Told once, before training, what was set and which metrics will come."""
 
     def log(self, *, step: int, split: str, metrics: Mapping[str, float]) -> None:
         """One logged event."""
 
-    def close(self, final: Mapping[str, float]) -> None:
-        """The run has ended, with these results if it finished."""
+    def close(self, final: Mapping[str, float] | None) -> None:
+        """The run has ended: finished with these results, or None if it did not finish."""
 
 
 def open_trackers(backends: Sequence[str], folder: Path) -> list[Tracker]:
