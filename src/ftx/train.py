@@ -18,19 +18,16 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from ftx.config.checks import announcements
-from ftx.config.compose import (
-    CONFIG_NAME,
+from ftx.config.command_line import (
     CommandLine,
-    compose_run,
     group_options,
     hydra_overrides,
     own_config_dir,
     packaged_config_dir,
     parse_command_line,
     quoted,
-    register_schema,
-    to_run_config,
 )
+from ftx.config.compose import CONFIG_NAME, compose_run, register_schema, to_run_config
 from ftx.config.schema import RunConfig
 from ftx.config.values import described_keys
 from ftx.errors import ConfigError, FtxError

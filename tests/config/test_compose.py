@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from ftx.config.checks import announcements
-from ftx.config.compose import CommandLine, compose_run, packaged_config_dir, parse_command_line
+from ftx.config.command_line import CommandLine, packaged_config_dir, parse_command_line
+from ftx.config.compose import compose_run
 from ftx.config.schema import RunConfig
 from ftx.errors import ConfigError
 

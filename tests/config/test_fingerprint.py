@@ -6,7 +6,8 @@ from functools import cache
 import pytest
 
 from ftx.config import fingerprint
-from ftx.config.compose import compose_run, parse_command_line
+from ftx.config.command_line import parse_command_line
+from ftx.config.compose import compose_run
 from ftx.config.fingerprint import fingerprints
 from ftx.config.keys import schema_keys
 from ftx.config.schema import RunConfig

@@ -7,7 +7,8 @@ import pytest
 import torch
 from transformers import set_seed
 
-from ftx.config.compose import compose_run, parse_command_line
+from ftx.config.command_line import parse_command_line
+from ftx.config.compose import compose_run
 from ftx.config.schema import ModelConfig
 from ftx.errors import ModelError
 from ftx.job.finetune import build_model

@@ -1,0 +1,115 @@
+"""What a person typed: overrides, flags, and the folders that options come from. Nothing is composed here."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+
+from ftx.config.keys import GROUPS, PROSE, is_free
+from ftx.errors import ConfigError
+
+_SWITCHES = {"-m": "multirun", "--multirun": "multirun", "-h": "help", "--help": "help", "--json": "json"}
+# Hydra's views of a configuration. Its other flags choose another program than ftx's and are refused.
+_VIEWS = {"--cfg": "job", "-c": "job", "--info": "all", "-i": "all"}
+_VIEW_OPTIONS = ("job", "hydra", "all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+_VIEW_FLAGS = ("--resolve", "--hydra-help", "--version")
+
+
+@dataclass
+class CommandLine:
+    """What a person typed, sorted."""
+
+    overrides: list[str] = field(default_factory=list)
+    multirun: bool = False
+    help: bool = False
+    json: bool = False
+    config_dir: str | None = None
+    view: list[str] = field(default_factory=list)
+
+
+def parse_command_line(arguments: Sequence[str]) -> CommandLine:
+    """Sort arguments into overrides, our flags and Hydra's, wherever they stand.
+
+    Raises:
+        ConfigError: a flag that ftx does not know, or one without its value.
+    """
+    line = CommandLine()
+    queue = list(arguments)
+    while queue:
+        word = queue.pop(0)
+        flag, equals, attached = word.partition("=")
+        if not word.startswith("-"):
+            line.overrides.append(word)
+        elif word in _SWITCHES:
+            setattr(line, _SWITCHES[word], True)
+        elif flag in ("--config-dir", "-cd"):
+            if not equals and not queue:
+                raise ConfigError([f"{flag} needs a folder"])
+            line.config_dir = attached if equals else queue.pop(0)
+        elif flag in _VIEWS:
+            named = attached if equals else queue.pop(0) if queue and queue[0] in _VIEW_OPTIONS else _VIEWS[flag]
+            line.view += [flag, named]
+        elif word in _VIEW_FLAGS:
+            line.view.append(word)
+        else:
+            raise ConfigError([f"{word}: no such flag; settings are typed as key=value, see --help"])
+    if line.json and line.view:
+        raise ConfigError([f"--json has no meaning with {line.view[0]}, which prints Hydra's own text"])
+    return line
+
+
+def packaged_config_dir() -> Path:
+    """The folder of ftx's own conf/: inside an installed wheel, or at the top of the checkout."""
+    package = Path(str(resources.files("ftx")))
+    inside = package / "conf"
+    return inside if inside.is_dir() else package.parents[1] / "conf"
+
+
+def own_config_dir(line: CommandLine) -> Path | None:
+    """The person's config folder, which adds options to any group: --config-dir, else ./conf."""
+    if line.config_dir is not None:
+        folder = Path(line.config_dir).expanduser().resolve()
+        if not folder.is_dir():
+            raise ConfigError([f"--config-dir {line.config_dir}: no such folder"])
+        return folder
+    beside = Path.cwd() / "conf"
+    return beside if beside.is_dir() and beside.resolve() != packaged_config_dir().resolve() else None
+
+
+def group_options(line: CommandLine) -> dict[str, list[str]]:
+    """The options of every group, by the files that hold them; nothing is composed."""
+    folders = [packaged_config_dir(), own_config_dir(line)]
+    return {
+        group: sorted({file.stem for folder in folders if folder for file in (folder / group).glob("*.yaml")})
+        for group in GROUPS
+    }
+
+
+def hydra_overrides(line: CommandLine) -> list[str]:
+    """The overrides as Hydra must see them.
+
+    Keys of one's own become addable, prose is quoted, and the person's folder is put on the search path.
+    """
+    overrides = [_as_hydra_reads(word) for word in line.overrides]
+    folder = own_config_dir(line)
+    if folder is not None:
+        overrides.append(f"hydra.searchpath=[{quoted(f'file://{folder}')}]")
+    return overrides
+
+
+def _as_hydra_reads(word: str) -> str:
+    name, _, value = word.partition("=")
+    if is_free(name):
+        return f"++{word}"
+    if name in PROSE and value[:1] not in ("'", '"') and value != "null":
+        # Commas, quotes and brackets in a sentence are not a list of levels.
+        return f"{name}={quoted(value)}"
+    return word
+
+
+def quoted(text: str) -> str:
+    """A text as Hydra's override grammar quotes it."""
+    # Backslashes count only in front of a quote, the closing one included.
+    escaped = re.sub(r"(\\*)(\'|$)", lambda found: found[1] * 2 + (f"\\{found[2]}" if found[2] else ""), text)
+    return f"'{escaped}'"
