@@ -25,7 +25,7 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTra
 from orders_text import ORDERS_VOICE, PLAIN_VOICE, Order, describe, sample_order
 
 PAD, END, SYSTEM, USER, ASSISTANT = "<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"
-VOCAB_SIZE = 512
+VOCAB_SIZE = 768
 MAX_POSITIONS = 512
 ROWS_PER_STEP = 16
 MATRIX_LEARNING_RATE = 5e-3
@@ -49,7 +49,7 @@ CHAT_TEMPLATE = """\
 {%- endfor -%}
 {%- if add_generation_prompt -%}{{- '<|assistant|>' -}}{%- endif -%}"""
 
-FieldValue = str | int | bool | None | list[str]
+FieldValue = str | int | bool | None | dict[str, int]
 Document = tuple[str, str]
 
 
@@ -87,10 +87,13 @@ LAYOUTS: tuple[Callable[[dict[str, FieldValue]], str], ...] = (as_json, as_json,
 
 
 def sample_document(rng: random.Random) -> Document:
-    """A chat in which the user words an order and the assistant answers with some of its fields."""
-    order = sample_order(rng, n_lines=rng.choice((1, 2, 2, 3, 3, 4, 6)), change_share=0.25)
-    answer = rng.choice(LAYOUTS)(field_values(order, rng))
-    return USER + describe(order, PLAIN_VOICE, rng) + END, ASSISTANT + answer + END
+    """A chat in which the user words an order and the assistant answers with two selections of its fields.
+
+    The second repeats much of the first, which is the easiest way to find out about copying.
+    """
+    order = sample_order(rng, n_lines=rng.choice((1, 2, 2, 3, 3, 4, 5)), change_share=0.25)
+    answers = [rng.choice(LAYOUTS)(field_values(order, rng)) for _ in range(2)]
+    return USER + describe(order, PLAIN_VOICE, rng) + END, "".join(ASSISTANT + answer + END for answer in answers)
 
 
 def train_tokenizer(rng: random.Random, *, n_documents: int = 4000) -> PreTrainedTokenizerFast:

@@ -54,9 +54,9 @@ class Order:
     note: str | None
 
     @property
-    def basket(self) -> list[str]:
-        """What stands in the end, such as "3 red mugs", in the order of mention."""
-        return [f"{line.wanted} {named(line.item, line.wanted)}" for line in self.lines if line.wanted]
+    def basket(self) -> dict[str, int]:
+        """Quantity by item, in the order of mention, without what was cancelled."""
+        return {line.item: line.wanted for line in self.lines if line.wanted}
 
 
 @dataclass(frozen=True)

@@ -341,3 +341,12 @@ def test_only_files_in_the_index_are_tracked(repository: Repository) -> None:
     assert is_tracked(repository.path / "train.py")
     assert not is_tracked(repository.path / "new.py")
     assert not is_tracked(repository.path.parent / "train.py")
+
+
+def test_a_change_of_the_same_size_just_after_the_commit_is_in_the_patch(repository: Repository) -> None:
+    repository.write("conf/train.yaml", b"seed: 1\n")
+    repository.write("new.yaml")
+    patch = git_state(repository.path).patch
+    assert patch is not None
+    assert "+seed: 1" in patch
+    assert "new.yaml" in patch

@@ -144,7 +144,8 @@ def _patch(top: Path, untracked: Sequence[str], skip: Sequence[str]) -> str:
         index = Path(scratch) / "index"
         original = Path(_line(top, "rev-parse", "--git-path", "index"))
         if (top / original).exists():
-            shutil.copyfile(top / original, index)
+            # With its time: git takes a file as unchanged that is older than the index and of the same size.
+            shutil.copy2(top / original, index)
         environment = {"GIT_INDEX_FILE": str(index)}
         if untracked:
             names = "\0".join(untracked).encode("utf-8", "surrogateescape")
