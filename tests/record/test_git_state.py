@@ -2,6 +2,7 @@ import os
 import random
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -346,6 +347,7 @@ def test_only_files_in_the_index_are_tracked(repository: Repository) -> None:
 def test_a_change_of_the_same_size_just_after_the_commit_is_in_the_patch(repository: Repository) -> None:
     repository.write("conf/train.yaml", b"seed: 1\n")
     repository.write("new.yaml")
+    time.sleep(1.1)  # git compares times by the second
     patch = git_state(repository.path).patch
     assert patch is not None
     assert "+seed: 1" in patch
