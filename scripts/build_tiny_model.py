@@ -54,7 +54,7 @@ Document = tuple[str, str]
 
 
 def field_values(order: Order, rng: random.Random) -> dict[str, FieldValue]:
-    """Some of the order's fields in any order."""
+    """Some of the order's fields in any order; mostly with the items, which take the longest to learn."""
     fields: dict[str, FieldValue] = {
         "customer": order.customer,
         "city": order.city,
@@ -64,7 +64,9 @@ def field_values(order: Order, rng: random.Random) -> dict[str, FieldValue]:
         "gift": order.gift,
         "note": order.note,
     }
-    keys = rng.sample(sorted(fields), rng.randint(4, len(fields)))
+    keys = rng.sample(sorted(fields), rng.randint(2, len(fields)))
+    if "items" not in keys and rng.random() < 0.8:
+        keys[rng.randrange(len(keys))] = "items"
     return {key: fields[key] for key in keys}
 
 
@@ -87,13 +89,10 @@ LAYOUTS: tuple[Callable[[dict[str, FieldValue]], str], ...] = (as_json, as_json,
 
 
 def sample_document(rng: random.Random) -> Document:
-    """A chat in which the user words an order and the assistant answers with two selections of its fields.
-
-    The second repeats much of the first, which is the easiest way to find out about copying.
-    """
-    order = sample_order(rng, n_lines=rng.choice((1, 2, 2, 3, 3, 4, 5)), change_share=0.25)
-    answers = [rng.choice(LAYOUTS)(field_values(order, rng)) for _ in range(2)]
-    return USER + describe(order, PLAIN_VOICE, rng) + END, "".join(ASSISTANT + answer + END for answer in answers)
+    """A chat in which the user words an order and the assistant answers with some of its fields."""
+    order = sample_order(rng, n_lines=rng.choice((1, 2, 2, 3, 3, 4, 5)), change_share=0.2)
+    answer = rng.choice(LAYOUTS)(field_values(order, rng))
+    return USER + describe(order, PLAIN_VOICE, rng) + END, ASSISTANT + answer + END
 
 
 def train_tokenizer(rng: random.Random, *, n_documents: int = 4000) -> PreTrainedTokenizerFast:

@@ -26,7 +26,6 @@ PLURALS = {
     "mug": "mugs", "pillow": "pillows", "plate": "plates", "rug": "rugs", "shelf": "shelves",
     "towel": "towels", "tray": "trays", "vase": "vases",
 }  # fmt: skip
-COLOURS = ("black", "blue", "green", "red", "white")
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 NUMBER_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 MAX_QUANTITY = len(NUMBER_WORDS) - 1
@@ -74,7 +73,6 @@ class Voice:
     changes: tuple[str, ...]
     cancellations: tuple[str, ...]
     asides: tuple[str, ...]
-    quantities: dict[int, tuple[str, ...]]
 
 
 PLAIN_VOICE = Voice(
@@ -114,7 +112,6 @@ PLAIN_VOICE = Voice(
     ),
     cancellations=("No {item} after all.", "Please drop the {item}."),
     asides=("Thank you.", "Thanks a lot."),
-    quantities={2: ("a pair of",), 6: ("half a dozen",)},
 )
 
 ORDERS_VOICE = replace(
@@ -134,27 +131,19 @@ ORDERS_VOICE = replace(
 )
 
 
-def plural(item: str) -> str:
-    """The plural of an item that may carry a colour: "red shelf" gives "red shelves"."""
-    *colour, noun = item.split()
-    return " ".join((*colour, PLURALS[noun]))
-
-
 def named(item: str, quantity: int) -> str:
     """The item in the number that its quantity calls for."""
-    return item if quantity == 1 else plural(item)
+    return item if quantity == 1 else PLURALS[item]
 
 
-def spoken(quantity: int, voice: Voice, rng: random.Random) -> str:
-    """The quantity in words or digits, or in the voice's own expression for it."""
-    plain = ("a", "one") if quantity == 1 else (NUMBER_WORDS[quantity], str(quantity))
-    return rng.choice((*plain, *voice.quantities.get(quantity, ())))
+def spoken(quantity: int, rng: random.Random) -> str:
+    """The quantity in words or digits."""
+    return rng.choice(("a", "one") if quantity == 1 else (NUMBER_WORDS[quantity], str(quantity)))
 
 
 def sample_order(rng: random.Random, *, n_lines: int, change_share: float) -> Order:
     """A random order of `n_lines` different items, a share of which is changed or cancelled afterwards."""
-    nouns = rng.sample(sorted(PLURALS), n_lines)
-    items = [f"{rng.choice(COLOURS)} {noun}" if rng.random() < 0.3 else noun for noun in nouns]
+    items = rng.sample(sorted(PLURALS), n_lines)
     lines = [sample_line(item, rng, change_share=change_share) for item in items]
     if not any(line.wanted for line in lines):
         lines[0] = Line(items[0], lines[0].asked, lines[0].asked)
@@ -181,7 +170,7 @@ def sample_line(item: str, rng: random.Random, *, change_share: float) -> Line:
 
 def describe(order: Order, voice: Voice, rng: random.Random, *, n_asides: int = 0) -> str:
     """The order in the voice's words: who and where, the items, then circumstances and corrections mixed."""
-    items = [f"{spoken(line.asked, voice, rng)} {named(line.item, line.asked)}" for line in order.lines]
+    items = [f"{spoken(line.asked, rng)} {named(line.item, line.asked)}" for line in order.lines]
     listed = items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
     request = rng.choice(voice.requests).format(items=listed)
     circumstances = [
@@ -209,7 +198,7 @@ def correction(line: Line, voice: Voice, rng: random.Random) -> str:
     if line.wanted == 0:
         return rng.choice(voice.cancellations).format(item=named(line.item, line.asked))
     return rng.choice(voice.changes).format(
-        quantity=spoken(line.wanted, voice, rng),
+        quantity=spoken(line.wanted, rng),
         item=named(line.item, line.wanted),
-        asked=spoken(line.asked, voice, rng),
+        asked=spoken(line.asked, rng),
     )

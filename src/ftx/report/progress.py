@@ -35,7 +35,6 @@ class Progress:
     def start(self, total_steps: int) -> None:
         """Training begins; `total_steps` optimiser steps are planned."""
         self._total = total_steps
-        self._started = self._clock()
         if self._console.is_terminal:
             self._bars = Bars(
                 TextColumn("{task.description}"),
@@ -49,6 +48,10 @@ class Progress:
             )
             self._tasks["training"] = self._bars.add_task("training", total=total_steps, loss="")
             self._bars.start()
+
+    def first_step(self) -> None:
+        """The first optimiser step begins; what came before it says nothing of how long steps take."""
+        self._started = self._clock()
 
     def step(self, step: int, loss: float) -> None:
         """One optimiser step is done."""
