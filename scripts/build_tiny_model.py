@@ -239,7 +239,7 @@ def main() -> None:
     """Parse the command line and build the folder."""
     parser = argparse.ArgumentParser(description="Build the bundled tiny model.")
     parser.add_argument("--out", type=Path, default=Path("src/ftx/bundled/tiny"), help="folder to write")
-    parser.add_argument("--steps", type=int, default=1600, help="pretraining steps")
+    parser.add_argument("--steps", type=int, default=2000, help="pretraining steps")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
 

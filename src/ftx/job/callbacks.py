@@ -34,6 +34,14 @@ class HistoryCallback(TrainerCallback):
         """Start the clock and the progress display."""
         self._progress.start(state.max_steps)
 
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Time each optimiser step."""
+        if state.global_step == 0:
+            self._progress.first_step()
+        self._step_started = time.perf_counter()
+
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Sort one log entry of the Trainer by split and write it everywhere."""
         logs: dict[str, float] = kwargs["logs"]
