@@ -26,9 +26,12 @@ PLURALS = {
     "mug": "mugs", "pillow": "pillows", "plate": "plates", "rug": "rugs", "shelf": "shelves",
     "towel": "towels", "tray": "trays", "vase": "vases",
 }  # fmt: skip
+COLOURS = ("black", "blue", "green", "red", "white")
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 NUMBER_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 MAX_QUANTITY = len(NUMBER_WORDS) - 1
+
+FieldValue = str | bool | list[str] | None
 
 
 @dataclass(frozen=True)
@@ -53,9 +56,24 @@ class Order:
     note: str | None
 
     @property
-    def basket(self) -> dict[str, int]:
-        """Quantity by item, in the order of mention, without what was cancelled."""
-        return {line.item: line.wanted for line in self.lines if line.wanted}
+    def basket(self) -> list[str]:
+        """What stands in the end, in the order of mention: "9 boxes".
+
+        Quantity before item, as in the sentence: a model of this size can copy, but hardly look back.
+        """
+        return [f"{line.wanted} {named(line.item, line.wanted)}" for line in self.lines if line.wanted]
+
+    def fields(self) -> dict[str, FieldValue]:
+        """All fields in the order that the dataset asks for; what was not said is null, false or "standard"."""
+        return {
+            "customer": self.customer,
+            "city": self.city,
+            "items": self.basket,
+            "day": self.day,
+            "ship": "express" if self.express else "standard",
+            "gift": self.gift,
+            "note": self.note,
+        }
 
 
 @dataclass(frozen=True)
@@ -73,6 +91,7 @@ class Voice:
     changes: tuple[str, ...]
     cancellations: tuple[str, ...]
     asides: tuple[str, ...]
+    quantities: dict[int, tuple[str, ...]]
 
 
 PLAIN_VOICE = Voice(
@@ -112,6 +131,7 @@ PLAIN_VOICE = Voice(
     ),
     cancellations=("No {item} after all.", "Please drop the {item}."),
     asides=("Thank you.", "Thanks a lot."),
+    quantities={2: ("a pair of",), 6: ("half a dozen",)},
 )
 
 ORDERS_VOICE = replace(
@@ -127,23 +147,38 @@ ORDERS_VOICE = replace(
     },
     changes=(*PLAIN_VOICE.changes, "No, {quantity} {item} will do."),
     cancellations=(*PLAIN_VOICE.cancellations, "Forget the {item}."),
-    asides=(*PLAIN_VOICE.asides, "You were good to me last time.", "I hope you are well.", "It rains a lot here."),
+    asides=(
+        *PLAIN_VOICE.asides,
+        "You were good to me last time.",
+        "I hope you are well.",
+        "It rains a lot here.",
+        "My sister told me about you.",
+        "The shop in town is closed again.",
+    ),
 )
+
+
+def plural(item: str) -> str:
+    """The plural of an item that may carry a colour: "red shelf" gives "red shelves"."""
+    *colour, noun = item.split()
+    return " ".join((*colour, PLURALS[noun]))
 
 
 def named(item: str, quantity: int) -> str:
     """The item in the number that its quantity calls for."""
-    return item if quantity == 1 else PLURALS[item]
+    return item if quantity == 1 else plural(item)
 
 
-def spoken(quantity: int, rng: random.Random) -> str:
-    """The quantity in words or digits."""
-    return rng.choice(("a", "one") if quantity == 1 else (NUMBER_WORDS[quantity], str(quantity)))
+def spoken(quantity: int, voice: Voice, rng: random.Random) -> str:
+    """The quantity in digits mostly, sometimes in words, or in the voice's own expression for it."""
+    word = rng.choice(("a", "one")) if quantity == 1 else NUMBER_WORDS[quantity]
+    return rng.choice((*([str(quantity)] * 4), word, *voice.quantities.get(quantity, ())))
 
 
 def sample_order(rng: random.Random, *, n_lines: int, change_share: float) -> Order:
     """A random order of `n_lines` different items, a share of which is changed or cancelled afterwards."""
-    items = rng.sample(sorted(PLURALS), n_lines)
+    nouns = rng.sample(sorted(PLURALS), n_lines)
+    items = [f"{rng.choice(COLOURS)} {noun}" if rng.random() < 0.3 else noun for noun in nouns]
     lines = [sample_line(item, rng, change_share=change_share) for item in items]
     if not any(line.wanted for line in lines):
         lines[0] = Line(items[0], lines[0].asked, lines[0].asked)
@@ -170,7 +205,7 @@ def sample_line(item: str, rng: random.Random, *, change_share: float) -> Line:
 
 def describe(order: Order, voice: Voice, rng: random.Random, *, n_asides: int = 0) -> str:
     """The order in the voice's words: who and where, the items, then circumstances and corrections mixed."""
-    items = [f"{spoken(line.asked, rng)} {named(line.item, line.asked)}" for line in order.lines]
+    items = [f"{spoken(line.asked, voice, rng)} {named(line.item, line.asked)}" for line in order.lines]
     listed = items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
     request = rng.choice(voice.requests).format(items=listed)
     circumstances = [
@@ -198,7 +233,7 @@ def correction(line: Line, voice: Voice, rng: random.Random) -> str:
     if line.wanted == 0:
         return rng.choice(voice.cancellations).format(item=named(line.item, line.asked))
     return rng.choice(voice.changes).format(
-        quantity=spoken(line.wanted, rng),
+        quantity=spoken(line.wanted, voice, rng),
         item=named(line.item, line.wanted),
-        asked=spoken(line.asked, rng),
+        asked=spoken(line.asked, voice, rng),
     )

@@ -47,6 +47,7 @@ def test_a_refusal_imports_nothing_heavy(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False).returncode == 0
 
 
+@pytest.mark.train
 def test_an_accelerator_that_is_not_there(train: Train, tmp_path: Path) -> None:
     done = train("hardware=cuda")
     assert done.status == 2
@@ -55,6 +56,7 @@ def test_an_accelerator_that_is_not_there(train: Train, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.train
 def test_bad_rows_are_refused_before_a_run_directory_exists(train: Train, tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"prompt": "a", "completion": "b"}\n{"prompt": "a", "completion": 7}\n')
@@ -64,6 +66,7 @@ def test_bad_rows_are_refused_before_a_run_directory_exists(train: Train, tmp_pa
     assert list(tmp_path.iterdir()) == [rows]
 
 
+@pytest.mark.train
 def test_an_output_folder_that_cannot_be_written(train: Train, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file, not a folder")
     done = train("output_root=taken")
@@ -78,6 +81,7 @@ def test_torchrun_is_refused_in_one_line(train: Train) -> None:
     assert done.err == "ftx: WORLD_SIZE=2: a run is one process so far; start it without torchrun\n"
 
 
+@pytest.mark.train
 def test_a_hub_model_that_cannot_be_had_is_refused_at_the_start(train: Train, tmp_path: Path) -> None:
     done = train("model=hub", "model.name=nobody/nothing")
     assert done.status == 2

@@ -21,6 +21,8 @@ def value_problem(name: str, value: Any) -> str | None:
     Text that reads as a number suits a number (`"1e-4"`), as OmegaConf reads it.
     """
     leaf = schema_keys()[name]
+    if value is leaf.default or (type(value) is type(leaf.default) and value == leaf.default):
+        return None
     if isinstance(value, str) and "${" in value:
         return None  # an interpolation; its value is checked once it is known
     try:
