@@ -21,6 +21,7 @@ def train(tmp_path: Path) -> Callable[..., Finished]:
 @pytest.fixture(scope="session")
 def default_run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """The run that `make train` does, once for all tests that look at what it left."""
-    finished = run_module("ftx.train", folder=tmp_path_factory.mktemp("default"))
+    # On one thread, which a busy machine does not slow down the way it slows two that wait for each other.
+    finished = run_module("ftx.train", "hardware.threads=1", folder=tmp_path_factory.mktemp("default"))
     assert finished.status == 0, finished.err + finished.out
     return finished
