@@ -70,9 +70,13 @@ def test_history_has_every_step_and_every_evaluation(default_run: Finished) -> N
     assert [event.step for event in events if event.split == "train"] == list(range(1, steps + 1))
     assert [event.step for event in events if event.split == "validation"] == [0, steps // 3, 2 * steps // 3, steps]
     assert all(math.isfinite(value) for event in events for value in event.metrics.values())
-    speeds = [event.metrics["tokens_per_second"] for event in events if event.split == "train"]
-    mean = sum(speeds) / len(speeds)
-    assert mean == pytest.approx(default_run.record()["cost"]["tokens_per_second"], rel=0.3)
+    train = [event.metrics for event in events if event.split == "train"]
+    tokens = [
+        after["tokens"] - before for after, before in zip(train, [0, *(m["tokens"] for m in train)], strict=False)
+    ]
+    seconds = sum(count / metrics["tokens_per_second"] for count, metrics in zip(tokens, train, strict=True))
+    assert sum(tokens) == default_run.record()["cost"]["tokens"]
+    assert 0 < seconds < default_run.record()["cost"]["seconds"]  # evaluations lie between the steps
 
 
 def test_tensorboard_shows_what_the_history_holds(default_run: Finished) -> None:
