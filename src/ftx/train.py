@@ -31,6 +31,7 @@ from ftx.config.compose import CONFIG_NAME, compose_run, register_schema, to_run
 from ftx.config.schema import RunConfig
 from ftx.config.values import described_keys
 from ftx.errors import ConfigError, FtxError
+from ftx.record.labbook import refuse_unwritable
 from ftx.record.layout import RunDir, create_run_dir
 from ftx.record.run_record import RunRecord
 from ftx.record.strict_json import dumps
@@ -101,6 +102,7 @@ class Application:
     def _single(self, config: RunConfig) -> None:
         """One run: the directory is made first, so that Hydra writes its own files into it."""
         ready = self._prepared(config, self.line.overrides)
+        refuse_unwritable(config.labbook)
         run = create_run_dir(Path(config.output_root), ready.name)
         self._through_hydra(lambda _composed: self._recorded(ready, run), f"hydra.run.dir={quoted(str(run.path))}")
 

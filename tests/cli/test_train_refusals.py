@@ -75,6 +75,17 @@ def test_an_output_folder_that_cannot_be_written(train: Train, tmp_path: Path) -
     assert "Traceback" not in done.err
 
 
+@pytest.mark.train
+@pytest.mark.parametrize("labbook", ["a_folder", "a_file/labbook.md"])
+def test_a_lab_book_that_cannot_be_written_is_refused_at_the_start(train: Train, tmp_path: Path, labbook: str) -> None:
+    (tmp_path / "a_folder").mkdir()
+    (tmp_path / "a_file").write_text("x")
+    done = train(f"labbook={labbook}")
+    assert done.status == 2
+    assert f"ftx: labbook={labbook}: cannot be written" in done.err
+    assert not (tmp_path / "outputs").exists()
+
+
 def test_torchrun_is_refused_in_one_line(train: Train) -> None:
     done = train(WORLD_SIZE="2")
     assert done.status == 2

@@ -64,8 +64,11 @@ def test_the_hash_is_of_the_bytes_read(tmp_path: Path) -> None:
         ('{"prompt": "a"}', "has no field completion"),
         ('{"prompt": "a", "completion": "  "}', "completion is empty"),
         ('{"prompt": "a", "completion": "b"},', "not JSON: Extra data at column 35"),
-        ('{"prompt": "a", "completion": NaN}', "NaN is not JSON"),
+        ('{"prompt": "a", "completion": NaN}', "not JSON: NaN is not JSON"),
         ('["a", "b"]', "a list"),
+        ('{"prompt": "a", "completion": "b", "completion": "c"}', 'not JSON: key "completion" is given twice'),
+        ('{"prompt": "\\ud800", "completion": "b"}', "holds half of a character ('\\ud800')"),
+        ('{"prompt": ' + "[" * 100_000 + "1" + "]" * 100_000 + "}", "not JSON: not readable"),
         ('{"prompt": [{"role": "user"}], "completion": []}', "prompt, turn 1: content is missing, expected text"),
     ],
 )
@@ -85,6 +88,13 @@ def test_all_bad_rows_are_reported_together_up_to_twenty(tmp_path: Path) -> None
 
 def test_a_json_array_under_a_jsonl_name(tmp_path: Path) -> None:
     assert "JSON array" in refusal(tmp_path, json.dumps([{"prompt": "a", "completion": "b"}], indent=1))
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"), [(b"\x1f\x8b\x08\x00", "gzip-compressed"), (CLEAN.encode("utf-16"), "UTF-16")]
+)
+def test_another_kind_of_file_is_named(tmp_path: Path, content: bytes, kind: str) -> None:
+    assert f"rows.jsonl is {kind}" in refusal(tmp_path, content)
 
 
 @pytest.mark.parametrize("content", ["", "\n\n"])

@@ -18,6 +18,7 @@ _FETCH_SMOLLM2 = (
 def cross_field_problems(config: RunConfig) -> list[str]:
     """Everything in a resolved configuration that contradicts itself, one line each."""
     rules = (
+        _empty,
         _metric,
         _model,
         _adapter,
@@ -51,6 +52,13 @@ def announcements(config: RunConfig) -> list[str]:
 def is_local_model(name: str) -> bool:
     """Whether `model.name` means a folder and not a Hub repository."""
     return name.startswith((".", "/", "~")) or Path(name).is_dir()
+
+
+def _empty(config: RunConfig) -> Iterator[str]:
+    settings = flat(asdict(config))
+    for name in ("output_root", "labbook", "model.name", "data.name", "data.path", "data.eval_path", "data.test_path"):
+        if settings[name] == "":
+            yield f"{name} is empty: give it a value, or leave it out"
 
 
 def _metric(config: RunConfig) -> Iterator[str]:
@@ -159,7 +167,7 @@ def _data_files(config: RunConfig) -> Iterator[str]:
     seen: dict[Path, str] = {}
     for name in ("path", "eval_path", "test_path"):
         value: Any = getattr(config.data, name)
-        if value is None or config.data.source != "file":
+        if not value or config.data.source != "file":
             continue
         path = Path(value).expanduser()
         if not path.is_file():

@@ -29,7 +29,7 @@ def override_problems(overrides: Sequence[str], options: Mapping[str, Sequence[s
             problems.append(f"{word}: expected key=value (quote values with spaces or special characters)")
             continue
         problems.extend(_override_problems(override, options, multirun=multirun))
-    return problems
+    return list(dict.fromkeys(problems))
 
 
 def _override_problems(override: Override, options: Mapping[str, Sequence[str]], *, multirun: bool) -> Iterator[str]:

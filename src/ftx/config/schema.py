@@ -92,8 +92,8 @@ class OptimConfig:
     beta1: float = key(0.9, "AdamW's first moment decay", ge=0, lt=1)
     beta2: float = key(0.999, "AdamW's second moment decay", ge=0, lt=1)
     loraplus_ratio: float = key(16.0, "optim=loraplus: learning rate of B over that of A", gt=0)
-    epochs: float = key(3.0, "passes over the training rows", gt=0)
-    max_steps: int | None = key(None, "stop after this many optimiser steps; overrides epochs", ge=1)
+    epochs: float = key(3.0, "passes over the training rows", gt=0, le=10_000)
+    max_steps: int | None = key(None, "stop after this many optimiser steps; overrides epochs", ge=1, le=10_000_000)
     batch_size: int = key(8, "rows per optimiser step, whatever the hardware", ge=1)
     max_grad_norm: float = key(1.0, "clip the gradient norm; 0: never", ge=0)
 
@@ -153,7 +153,7 @@ class HardwareConfig:
         None, "rows per forward pass; null: the largest divisor of optim.batch_size up to 8", ge=1
     )
     eval_batch_size: int = key(16, "rows per forward pass of evaluation; does not move the loss", ge=1)
-    threads: int | None = key(None, "CPU threads; null: all cores. Bit equality holds at equal threads", ge=1)
+    threads: int | None = key(None, "CPU threads; null: all cores. Bit equality holds at equal threads", ge=1, le=1024)
     gradient_checkpointing: bool = key(False, "recompute activations: less memory, about a fifth slower")
     deterministic: bool = key(False, "refuse kernels that are not deterministic")
 

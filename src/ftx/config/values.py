@@ -72,7 +72,9 @@ def _bound_problem(leaf: Key, value: Any) -> str | None:
     if math.isfinite(value) and all(tests[kind](bound) for kind, bound in leaf.bounds.items()):
         return None
     limits = [f"{_BOUND_WORDS[kind]} {shown(bound)}" for kind, bound in leaf.bounds.items()]
-    return f"{leaf.name} must be {' and '.join(limits) or 'finite'}, got {shown(value)}{_remedy(leaf)}"
+    if not math.isfinite(value):
+        limits = ["a finite number"]
+    return f"{leaf.name} must be {' and '.join(limits)}, got {shown(value)}{_remedy(leaf)}"
 
 
 def type_in_words(hint: Any) -> str:

@@ -117,7 +117,9 @@ def _cut(row: TokenizedRow, limit: int) -> TokenizedRow:
 def _refuse_losses(name: str, fitted: Fitted, limit: int | None, config: DataConfig) -> None:
     counts = fitted.counts
     key = "data.max_seq_len" if name == "train" else "data.eval_max_seq_len"
-    lost = f"{counts['dropped']} of {counts['rows']} {name} rows are longer than {key}={limit} tokens"
+    asked = config.max_seq_len if name == "train" else config.eval_max_seq_len
+    bound = f"{key}={limit}" if limit == asked else f"the model's own limit of {limit}"
+    lost = f"{counts['dropped']} of {counts['rows']} {name} rows are longer than {bound} tokens"
     if config.on_long == "error" and counts["too_long"]:
         raise DataError(
             f"{counts['too_long']} of {counts['rows']} {name} rows are longer than {key}={limit} tokens: raise it, "

@@ -10,11 +10,14 @@ from typing import Any, Literal, cast
 
 from ftx.config.schema import ColumnsConfig
 from ftx.errors import DataError
+from ftx.record.strict_json import JsonError, loads
 
 Turn = Mapping[str, Any]
 Kind = Literal["prompt_completion", "messages", "text"]
 
 MOST_PROBLEMS_SHOWN = 20
+
+_OTHER_FILES = {b"\x1f\x8b": "gzip-compressed", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"PAR1": "Parquet"}
 
 _TYPE_WORDS = {
     str: "text",
@@ -75,6 +78,9 @@ def read_jsonl(path: Path, columns: ColumnsConfig, *, origin: str | None = None)
         raw = path.read_bytes()
     except OSError as error:
         raise DataError(f"{origin} cannot be read: {error.strerror}") from error
+    for signature, kind in _OTHER_FILES.items():
+        if raw.startswith(signature):
+            raise DataError(f"{origin} is {kind}; expected UTF-8 text, one JSON object a line")
     if raw.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[":
         raise DataError(f"{origin} holds a JSON array; expected one JSON object a line (jq -c '.[]' converts it)")
     lines = raw.removeprefix(b"\xef\xbb\xbf").split(b"\n")
@@ -119,17 +125,15 @@ class _BadLine:
 
 def _parse(line: bytes) -> Any:
     try:
-        return json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+        fields = loads(line.decode("utf-8"))
+        json.dumps(fields, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
         return _BadLine(f"byte {error.start + 1} is not UTF-8")
-    except json.JSONDecodeError as error:
-        return _BadLine(f"not JSON: {error.msg} at column {error.colno}")
-    except ValueError as error:
-        return _BadLine(str(error))
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON; write null or a number")
+    except UnicodeEncodeError as error:
+        return _BadLine(f"holds half of a character ({error.object[error.start]!a}), which is not text")
+    except JsonError as error:
+        return _BadLine(f"not JSON: {error} at column {error.column}")
+    return fields
 
 
 def _kind_of(fields: Mapping[str, Any], columns: ColumnsConfig) -> Kind:

@@ -96,6 +96,9 @@ def context_length(config: ModelConfig) -> int | None:
 
 
 def _load(kind: Any, config: ModelConfig, **options: Any) -> Any:
+    from transformers.utils import logging
+
+    logging.disable_default_handler()  # its advice is about code that the person did not write
     try:
         return kind.from_pretrained(
             location(config), revision=config.revision, trust_remote_code=config.trust_remote_code, **options

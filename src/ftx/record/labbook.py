@@ -3,6 +3,7 @@
 Any number of processes may append at once. Lines that do not start with "{" are the person's own.
 """
 
+import os
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from ftx.errors import RecordError
+from ftx.errors import FtxError, RecordError
 from ftx.record.lines import append_line, parse_object, read_lines
 from ftx.record.strict_json import dumps, strict
 
@@ -118,3 +119,14 @@ def read_entries(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def refuse_unwritable(path: str | None) -> None:
+    """Raise FtxError now if a lab book could not be written at the end of a run; None: there is none."""
+    if path is None:
+        return
+    target = Path(path).absolute()
+    folder = next(parent for parent in target.parents if parent.exists())
+    place = target if target.exists() else folder
+    if target.is_dir() or not folder.is_dir() or not os.access(place, os.W_OK):
+        raise FtxError(f"labbook={path}: cannot be written; give another file, or labbook=null for none")
