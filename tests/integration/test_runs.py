@@ -159,11 +159,19 @@ def test_a_run_that_diverges(train: Train) -> None:
     assert (done.folder / "labbook.md").read_text().count("\n") == 1
 
 
-def test_adapter_targets_that_do_not_exist(train: Train) -> None:
+def test_adapter_targets_that_do_not_exist_are_refused_before_a_run_exists(train: Train, tmp_path: Path) -> None:
     done = train("lora.target_modules=[q_proj,FAKE]", *SMOKE)
-    assert done.status == 1
-    assert "no linear layer but the output head is called FAKE; this model has down_proj, gate_proj" in done.out
-    assert done.record()["status"] == "failed"
+    assert done.status == 2
+    assert "no linear layer but the output head is called FAKE; this model has down_proj, gate_proj" in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_overfitting_study_has_a_level_whose_last_epoch_is_not_the_best(tmp_path: Path) -> None:
+    words = ["-m", "study=overfitting", "seed=0", "optim.epochs=15", "hardware.threads=1"]
+    done = run_module("ftx.train", *words, folder=tmp_path)
+    record = done.record()
+    assert record["losses"]["best_epoch"] < 10
+    assert record["losses"]["final_eval_loss"] > 1.1 * record["losses"]["best_eval_loss"]
 
 
 def wait_for_training(process: subprocess.Popen[bytes], folder: Path) -> None:

@@ -11,7 +11,7 @@ from ftx.config.schema import RunConfig
 
 FREE_NODES = ("custom",)
 PROSE = ("notes", "hypothesis")
-GROUPS = ("model", "lora", "optim", "data", "hardware", "score", "tracking", "debug")
+GROUPS = ("model", "lora", "optim", "data", "hardware", "score", "tracking", "study", "debug")
 
 
 @dataclass(frozen=True)

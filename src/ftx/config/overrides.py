@@ -38,7 +38,9 @@ def _override_problems(override: Override, options: Mapping[str, Sequence[str]],
         yield f"{name}: ftx makes its run directories itself (output_root=FOLDER, name=NAME), and stays where it starts"
     if name == "hydra" or name.startswith(("hydra.", "hydra/")) or is_free(name):
         return
-    if override.is_delete():
+    if name == "study" and not multirun:
+        yield f"{override.input_line}: a study is several runs; add -m"
+    elif override.is_delete():
         yield f"~{name}: settings cannot be removed; give it another value (null where that is allowed)"
     elif override.is_sweep_override() and not multirun:
         typed = str(override.input_line).partition("=")[2]

@@ -10,7 +10,8 @@ from ftx.data.prepare import PreparedData, prepare
 from ftx.data.splits import read_splits
 from ftx.errors import ConfigError, DataError
 from ftx.job.cadence import evaluation_steps
-from ftx.model.base import context_length, identity, load_tokenizer
+from ftx.model.adapter import ALL_LINEAR, refuse_unmatched
+from ftx.model.base import context_length, identity, load_tokenizer, skeleton
 
 _NAMELESS = ("seed", "notes", "hypothesis", "output_root", "labbook", "name", "hardware", "tracking", "score", "hydra")
 _LONGEST_LABEL = 70
@@ -54,6 +55,8 @@ def prepare_run(config: RunConfig, overrides: Sequence[str], flags: Sequence[str
         raise DataError(
             f"score.metrics={config.score.metrics}: rows of plain text have no answer to compare with; use score=none"
         )
+    if config.lora.variant != "none" and config.lora.target_modules != ALL_LINEAR:
+        refuse_unmatched(skeleton(config.model), config.lora.target_modules)
     _refuse_idle_patience(config, len(data.train))
     found = fingerprints(
         config,

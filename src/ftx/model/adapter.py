@@ -25,8 +25,7 @@ def attach_adapter(
     from peft import LoraConfig, get_peft_model
 
     targets = list(target_modules)
-    if targets != ALL_LINEAR:
-        _refuse_unmatched(model, targets)
+    refuse_unmatched(model, targets)
     config = LoraConfig(
         r=rank,
         lora_alpha=alpha,
@@ -80,7 +79,10 @@ def parameter_counts(model: Any) -> dict[str, int]:
     }
 
 
-def _refuse_unmatched(model: Any, targets: Sequence[str]) -> None:
+def refuse_unmatched(model: Any, targets: Sequence[str]) -> None:
+    """Raise ModelError if a name in `targets` matches no linear layer of `model`, the output head aside."""
+    if list(targets) == ALL_LINEAR:
+        return
     from torch.nn import Linear
     from transformers.pytorch_utils import Conv1D
 

@@ -95,6 +95,17 @@ def context_length(config: ModelConfig) -> int | None:
     return int(limit) if limit else None
 
 
+def skeleton(config: ModelConfig) -> Any:
+    """The model's layers without any weights, to look at their names."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with torch.device("meta"):
+        settings = _load(AutoConfig, config)
+        make: Any = AutoModelForCausalLM.from_config
+        return make(settings, trust_remote_code=config.trust_remote_code)
+
+
 def _load(kind: Any, config: ModelConfig, **options: Any) -> Any:
     from transformers.utils import logging
 

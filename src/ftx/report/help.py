@@ -10,6 +10,7 @@ python -m ftx.train [GROUP=OPTION ...] [KEY=VALUE ...]
   python -m ftx.train                                        the bundled model on the bundled data
   python -m ftx.train lora.rank=32 optim.lr=5e-4             two settings changed
   python -m ftx.train model=smollm2 data=file data.path=train.jsonl
+  python -m ftx.train -m study=overfitting                   the runs of a committed study
 
 Flags
   -h, --help         this page
