@@ -102,7 +102,7 @@ def train_tokenizer(rng: random.Random, *, n_documents: int = 4000) -> PreTraine
             show_progress=False,
         ),
     )
-    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]  # untyped there
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]  # transformers leaves it untyped
         tokenizer_object=tokenizer,
         pad_token=PAD,
         eos_token=END,
@@ -129,7 +129,7 @@ def new_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
         **token_ids,
     )
     model = LlamaForCausalLM(config)
-    model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]  # untyped there
+    model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]  # transformers leaves it untyped
         do_sample=False, **token_ids
     )
     return model

@@ -5,7 +5,7 @@ different. `to_run_config` (compose.py) is the one door from Hydra's world to a 
 A value of None means "follows from other settings"; `resolve.py` fills it in.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -215,6 +215,3 @@ class RunConfig:
     score: ScoreConfig = section(ScoreConfig, "task scores")
     tracking: TrackingConfig = section(TrackingConfig, "trackers")
     custom: dict[str, Any] = key({}, "free keys of your own; part of the fingerprint")
-
-
-Metadata = Mapping[str, Any]

@@ -7,6 +7,7 @@ null means unknown, and nothing else.
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from os import PathLike
 from typing import Any
@@ -107,8 +108,7 @@ def _finite(token: str) -> float:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) < len(pairs):
-        seen: set[str] = set()
-        key = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # None
+        key = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise _NotStrict(f"key {json.dumps(key)} is given twice", json.dumps(key))
     return result
 
