@@ -30,3 +30,18 @@ class ModelError(FtxError):
 
 class RecordError(FtxError):
     """A run record, history or lab-book entry that does not have the declared form."""
+
+
+class RunFailed(FtxError):
+    """A run that was recorded and did not finish; `status` is its record's."""
+
+    def __init__(self, status: str, reason: str) -> None:
+        self.status, self.reason = status, reason
+        super().__init__(status, reason)
+
+    def __str__(self) -> str:
+        return f"{self.status}: {self.reason}"
+
+
+class StudyRunning(FtxError):
+    """Another process runs this study."""

@@ -1,23 +1,21 @@
-"""python -m ftx.train: one run, from a command line to a run directory.
+"""python -m ftx.train: one run, or the runs of a study, from a command line to run directories.
 
 Refusals come first and leave nothing behind: the command line, the configuration, the machine, the rows. Then
 the run directory is made, and from there on everything that happens is recorded in it.
 """
 
 import os
-import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import hydra
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 from rich.console import Console
 
-from ftx.config.checks import announcements
 from ftx.config.command_line import (
     CommandLine,
     group_options,
@@ -26,134 +24,138 @@ from ftx.config.command_line import (
     packaged_config_dir,
     parse_command_line,
     quoted,
+    search_path,
 )
-from ftx.config.compose import CONFIG_NAME, compose_run, register_schema, to_run_config
+from ftx.config.compose import CONFIG_NAME, compose_run, hydra_raises, open_composer, register_schema
 from ftx.config.schema import RunConfig
 from ftx.config.values import described_keys
-from ftx.errors import ConfigError, FtxError
+from ftx.errors import ConfigError, FtxError, RunFailed, StudyRunning
 from ftx.record.labbook import refuse_unwritable
-from ftx.record.layout import RunDir, create_run_dir
-from ftx.record.run_record import RunRecord
+from ftx.record.layout import create_run_dir
 from ftx.record.strict_json import dumps
 from ftx.report.help import print_help
 
-if TYPE_CHECKING:
-    from ftx.job.preparation import Preparation
-
 REFUSED = 2
-INTERRUPTED = (130, 143)
-
-
-class SweepEnded(BaseException):
-    """Raised between jobs when a person has interrupted one: no further job starts."""
+RUNNING = 3
 
 
 class Application:
-    """What one command line asks for, and what came of it."""
+    """What one command line asks for."""
 
     def __init__(self, line: CommandLine) -> None:
         self.line = line
         self.console = Console(stderr=line.json)
-        self.records: list[RunRecord] = []
-        self.statuses: list[int] = []
+        self.flags = ("--config-dir", line.config_dir) if line.config_dir else ()
 
     def start(self) -> int:
         """Do what the command line says and return the exit status."""
         if self.line.help:
             print_help(self.console, group_options(self.line), described_keys())
             return 0
-        try:
-            _refuse_torchrun()
-            config = compose_run(self.line)
-            if self.line.multirun or self.line.view:
-                self._through_hydra(self.main)
-            else:
-                self._single(config)
-        except FtxError as error:
-            self.refuse(error)
-        except SweepEnded:
-            self._say("The sweep was interrupted; jobs that had not started were left out.")
-        if self.line.json and self.records:
-            found = [asdict(record) for record in self.records]
-            print(dumps(found if self.line.multirun else found[0], indent=2))
-        return exit_status(self.statuses)
+        _refuse_torchrun()
+        if self.line.view:
+            compose_run(self.line)
+            self._through_hydra(_nothing)
+            return 0
+        return self._several() if self.line.multirun else self._single(compose_run(self.line))
 
-    def main(self, composed: DictConfig) -> float | None:
-        """Hydra's task, once per job of a sweep; returns the validation value, which a sweeper may optimise."""
-        job = HydraConfig.get()
-        try:
-            ready = self._prepared(to_run_config(composed), list(job.overrides.task))
-            run = create_run_dir(Path(ready.config.output_root), ready.name)
-        except FtxError as error:
-            self.refuse(error)
-            return None
-        shutil.copytree(Path(job.runtime.output_dir) / str(job.output_subdir), run.hydra)
-        value = self._recorded(ready, run)
-        if self.statuses[-1] in INTERRUPTED:
-            raise SweepEnded
-        return value
-
-    def refuse(self, error: FtxError) -> None:
-        """Say what is wrong, one line each, without a traceback."""
-        for line in str(error).splitlines():
-            print(f"ftx: {line}", file=sys.stderr)
-        self.statuses.append(REFUSED)
-
-    def _single(self, config: RunConfig) -> None:
+    def _single(self, config: RunConfig) -> int:
         """One run: the directory is made first, so that Hydra writes its own files into it."""
-        ready = self._prepared(config, self.line.overrides)
+        from ftx.job.task import prepared, recorded
+
+        ready = prepared(config, self.line.overrides, self.flags, self.console)
         refuse_unwritable(config.labbook)
         run = create_run_dir(Path(config.output_root), ready.name)
-        self._through_hydra(lambda _composed: self._recorded(ready, run), f"hydra.run.dir={quoted(str(run.path))}")
+        endings = []
 
-    def _prepared(self, config: RunConfig, overrides: Sequence[str]) -> "Preparation":
-        from ftx.job.hardware import fallback_notice, pin_device, resolve_hardware
+        def train(_composed: DictConfig) -> None:
+            endings.append(recorded(ready, run, self._config_dir(), self.console))
 
-        pin_device(config.hardware.device)
-        settled = resolve_hardware(config)
-        self._say(*announcements(settled), *fallback_notice(config, settled))
-        from ftx.job.preparation import prepare_run  # imports transformers
+        self._through_hydra(train, f"hydra.run.dir={quoted(str(run.path))}")
+        ((record, status),) = endings
+        self._print_json(asdict(record))
+        return status
 
-        folder = self.line.config_dir
-        ready = prepare_run(settled, overrides, ["--config-dir", folder] if folder else [])
-        self._say(*ready.data.notices())
-        return ready
+    def _several(self) -> int:
+        """A study; with a sweeper of Hydra's own, what that sweeper makes of the command line."""
+        from ftx.launch.pool import warm_up
+        from ftx.study.planning import OWN_SWEEPER, plan_study, study_of, sweeper_of
 
-    def _recorded(self, ready: "Preparation", run: RunDir) -> float | None:
-        from ftx.job.session import run_recorded
+        with open_composer(self.line) as composer:
+            own = sweeper_of(composer) == OWN_SWEEPER
+            if own:
+                warm_up(study_of(composer).preload)  # its imports take as long as the plan
+            plan = plan_study(self.line, composer) if own else None
+            words = [*(composer.fixed_words() if own else composer.words_with_axes()), *search_path(self.line)]
+        if plan is None:
+            return self._other_sweeper(words)
+        from ftx.study.session import run_study
 
-        config_dir = own_config_dir(self.line) or packaged_config_dir()
-        record, status = run_recorded(ready, run, config_dir, self.console)
-        self.records.append(record)
-        self.statuses.append(status)
-        value = record.result["validation_value"]
-        return None if value is None else float(value)
+        command = ["python", "-m", "ftx.train", "-m", *self.flags, *self.line.overrides]
+        words.append(f"hardware.threads={plan.baseline.hardware.threads}")
+        record, status = run_study(
+            plan, command, lambda extra: self._through_hydra(self._task(), *extra, words=words), self.console
+        )
+        self._print_json(asdict(record))
+        return status
 
-    def _say(self, *lines: str) -> None:
-        for line in lines:
-            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+    def _other_sweeper(self, words: Sequence[str]) -> int:
+        if self.line.json:
+            raise ConfigError(["--json with -m needs ftx's own sweeper (hydra/sweeper=ofat)"])
+        compose_run(self.line)
+        try:
+            self._through_hydra(self._task(), words=words)
+        except RunFailed as error:
+            _complain(error)
+            return 1
+        return 0
 
-    def _through_hydra(self, task: Callable[[DictConfig], Any], *extra: str) -> None:
+    def _task(self) -> Callable[[DictConfig], Any]:
+        from ftx.job.task import Task
+
+        return Task(self.flags, self._config_dir()).run
+
+    def _config_dir(self) -> Path:
+        return own_config_dir(self.line) or packaged_config_dir()
+
+    def _print_json(self, found: dict[str, Any]) -> None:
+        if self.line.json:
+            print(dumps(found, indent=2))
+
+    def _through_hydra(
+        self, task: Callable[[DictConfig], Any], *extra: str, words: Sequence[str] | None = None
+    ) -> None:
         """Run `task` as a Hydra application, with Hydra's own files, views and sweepers."""
         register_schema()
-        flags = [*self.line.view, *(["--multirun"] if self.line.multirun else [])]
-        typed = sys.argv
-        sys.argv = [typed[0], *flags, *hydra_overrides(self.line), *extra]
-        try:
-            config_path = str(packaged_config_dir().resolve())
-            hydra.main(version_base="1.3", config_path=config_path, config_name=CONFIG_NAME)(task)()
-        finally:
-            sys.argv = typed
+        flags = self.line.view or (["--multirun"] if self.line.multirun else [])
+        config_path = str(packaged_config_dir().resolve())
+        with hydra_raises(), self._only_json_on_stdout():
+            arguments = [*flags, *(hydra_overrides(self.line) if words is None else words), *extra]
+            with _typed(arguments):
+                hydra.main(version_base="1.3", config_path=config_path, config_name=CONFIG_NAME)(task)()
+
+    @contextmanager
+    def _only_json_on_stdout(self) -> Iterator[None]:
+        if not self.line.json:
+            yield
+            return
+        with redirect_stdout(sys.stderr):
+            yield
 
 
-def exit_status(statuses: Sequence[int]) -> int:
-    """One exit status for all jobs: interrupted before failed; refused only if nothing else happened."""
-    interrupted = [status for status in statuses if status in INTERRUPTED]
-    if interrupted:
-        return interrupted[0]
-    if statuses and set(statuses) == {REFUSED}:
-        return REFUSED
-    return int(any(statuses))
+@contextmanager
+def _typed(arguments: Sequence[str]) -> Iterator[None]:
+    """Hydra reads its arguments from sys.argv."""
+    before = sys.argv
+    sys.argv = [before[0], *arguments]
+    try:
+        yield
+    finally:
+        sys.argv = before
+
+
+def _nothing(_composed: DictConfig) -> None:
+    """For Hydra's views, which end before any task."""
 
 
 def _refuse_torchrun() -> None:
@@ -163,17 +165,34 @@ def _refuse_torchrun() -> None:
         )
 
 
+def _complain(error: Exception) -> None:
+    """Say what is wrong, one line each, without a traceback."""
+    for line in str(error).splitlines():
+        print(f"ftx: {line}", file=sys.stderr)
+
+
 def start(arguments: Sequence[str]) -> int:
     """Parse the command line and run the application; returns the exit status."""
     try:
-        line = parse_command_line(arguments)
+        return Application(parse_command_line(arguments)).start()
+    except StudyRunning as error:
+        _complain(error)
+        return RUNNING
     except FtxError as error:
-        Application(CommandLine()).refuse(error)
+        _complain(error)
         return REFUSED
-    try:
-        return Application(line).start()
-    except KeyboardInterrupt:  # before the run had a directory; later ones are recorded
+    except BaseException as error:  # interrupted: what there was to record is recorded
+        status = _interrupted_status(error)
+        if status is None:
+            raise
+        return status
+
+
+def _interrupted_status(error: BaseException) -> int | None:
+    if isinstance(error, KeyboardInterrupt):
         return 130
+    status = getattr(error, "exit_status", None)  # ftx.job.endings.Interrupted
+    return int(status) if status is not None else None
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from ftx.config import fingerprint
 from ftx.config.command_line import parse_command_line
 from ftx.config.compose import compose_run
 from ftx.config.fingerprint import fingerprints
-from ftx.config.keys import schema_keys
+from ftx.config.keys import run_keys
 from ftx.config.schema import RunConfig
 
 CONTENT = {
@@ -37,7 +37,7 @@ def test_every_key_is_classified_exactly_once() -> None:
         fingerprint.NEITHER,
     )
     listed = [name for names in lists for name in names]
-    assert sorted(listed) == sorted(schema_keys())
+    assert sorted(listed) == sorted(run_keys())
 
 
 @pytest.mark.parametrize(

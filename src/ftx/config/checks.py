@@ -1,14 +1,16 @@
 """Rules that concern more than one key: what is refused, and what is only announced."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ftx.config.keys import flat, schema_keys
+from ftx.config.keys import flat, run_keys, schema_keys, unknown_key
 from ftx.config.resolve import METRIC_DIRECTIONS
-from ftx.config.schema import RunConfig
+from ftx.config.schema import RunConfig, StudyConfig
 
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")
 _FETCH_SMOLLM2 = (
     "scripts/fetch_smollm2.py in ftx's repository fetches it; from the Hub it is model=hub "
     "model.name=HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -31,6 +33,29 @@ def cross_field_problems(config: RunConfig) -> list[str]:
         _device,
     )
     return [problem for rule in rules for problem in rule(config)]
+
+
+def study_problems(study: StudyConfig) -> list[str]:
+    """Everything in a study's own settings that contradicts itself, one line each."""
+    problems = []
+    if study.slots != "auto" and not (study.slots.isdigit() and int(study.slots) >= 1):
+        problems.append(f"study.slots must be auto or a whole number of at least 1, got {study.slots}")
+    if not study.replicates:
+        problems.append("study.replicates=[] repeats nothing; [seed] is the default")
+    for name in study.replicates:
+        if name not in run_keys():
+            problems.append(f"study.replicates: {unknown_key(name)}")
+    together = {name for names in study.coupled for name in names}
+    problems += [
+        f"study.coupled: {name} is a replicate key (study.replicates), which belongs to no factor"
+        for name in study.replicates
+        if name in together
+    ]
+    if study.name is not None and not _FOLDER_NAME.fullmatch(study.name):
+        problems.append(
+            f"study.name must be a folder name of letters, digits, '.', '_' and '-', at most 80, got {study.name!r}"
+        )
+    return problems
 
 
 def announcements(config: RunConfig) -> list[str]:

@@ -91,14 +91,17 @@ def hydra_overrides(line: CommandLine) -> list[str]:
 
     Keys of one's own become addable, prose is quoted, and the person's folder is put on the search path.
     """
-    overrides = [_as_hydra_reads(word) for word in line.overrides]
+    return [*(as_hydra_reads(word) for word in line.overrides), *search_path(line)]
+
+
+def search_path(line: CommandLine) -> list[str]:
+    """The override that adds the person's folder, if there is one."""
     folder = own_config_dir(line)
-    if folder is not None:
-        overrides.append(f"hydra.searchpath=[{quoted(f'file://{folder}')}]")
-    return overrides
+    return [] if folder is None else [f"hydra.searchpath=[{quoted(f'file://{folder}')}]"]
 
 
-def _as_hydra_reads(word: str) -> str:
+def as_hydra_reads(word: str) -> str:
+    """One override as Hydra must see it."""
     name, _, value = word.partition("=")
     if is_free(name):
         return f"++{word}"

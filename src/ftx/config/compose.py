@@ -4,9 +4,11 @@ Nothing here writes to disk or imports torch. `RunConfig` leaves this module ful
 the machine knows (`ftx.job.hardware`).
 """
 
+import copy
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from itertools import islice, product
 from typing import Any, cast
 
@@ -19,13 +21,22 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from ftx.config.checks import cross_field_problems
-from ftx.config.command_line import CommandLine, group_options, hydra_overrides, own_config_dir, packaged_config_dir
-from ftx.config.keys import FREE_NODES, flat, is_known, schema_keys, unknown_key
-from ftx.config.overrides import override_problems, parsed
+from ftx.config.axes import with_file_words
+from ftx.config.checks import cross_field_problems, study_problems
+from ftx.config.command_line import (
+    CommandLine,
+    as_hydra_reads,
+    group_options,
+    own_config_dir,
+    packaged_config_dir,
+    search_path,
+)
+from ftx.config.keys import WHOLE, flat, is_known, schema_keys, unknown_key
+from ftx.config.overrides import override_problems, parsed, plain_value
 from ftx.config.resolve import resolve
-from ftx.config.schema import RunConfig
+from ftx.config.schema import Composition, RunConfig, StudyConfig
 from ftx.config.values import value_problem
+from ftx.design.plan import Settings
 from ftx.errors import ConfigError
 
 CONFIG_NAME = "train"
@@ -34,7 +45,7 @@ MOST_COMBINATIONS_CHECKED = 50
 
 def register_schema() -> None:
     """Let conf/train.yaml name the typed schema in its defaults list."""
-    ConfigStore.instance().store(name="run_schema", node=RunConfig)
+    ConfigStore.instance().store(name="run_schema", node=Composition)
 
 
 def compose_run(line: CommandLine) -> RunConfig:
@@ -43,22 +54,111 @@ def compose_run(line: CommandLine) -> RunConfig:
     Raises:
         ConfigError: with every problem found, one line each.
     """
-    _refuse_shadowed(line)
-    with _hydra():
-        overrides = hydra_overrides(line)
-        problems = override_problems(overrides, group_options(line), multirun=line.multirun)
-        if problems:
-            raise ConfigError(problems)
-        jobs = list(islice(_jobs(overrides), MOST_COMBINATIONS_CHECKED))
+    with open_composer(line) as composer:
+        problems: list[str] = []
         configs = []
-        for words in jobs:
+        words_of_all = composer.words_with_axes() if line.multirun else composer.words
+        for words in islice(_jobs(words_of_all), MOST_COMBINATIONS_CHECKED):
             try:
-                configs.append(to_run_config(_composed(words)))
+                configs.append(to_run_config(composer.compose(words)))
             except ConfigError as error:
                 problems += [problem for problem in error.problems if problem not in problems]
         if problems:
             raise ConfigError(problems)
         return configs[0]
+
+
+@dataclass(frozen=True)
+class Composed:
+    """One composed configuration: `typed` as it was composed, `config` with all that follows filled in."""
+
+    typed: dict[str, Any]
+    config: RunConfig
+
+    def settings(self) -> Settings:
+        """Both by dotted name, for the design of a study."""
+        return Settings(flat(self.typed, whole=WHOLE), flat(asdict(self.config), whole=WHOLE))
+
+
+class Composer:
+    """Composes as often as a study needs it.
+
+    Args:
+        words: the command line's overrides as Hydra must see them.
+        search_path: what adds the person's own folder, to all that is composed.
+    """
+
+    def __init__(self, words: Sequence[str], search_path: Sequence[str]) -> None:
+        self.words = list(words)
+        self._search_path = list(search_path)
+        self._composed: dict[tuple[str, ...], Composed] = {}
+
+    def fixed_words(self) -> list[str]:
+        """The overrides that are not swept."""
+        return [
+            word
+            for word, override in zip(self.words, parsed(self.words), strict=True)
+            if not override.is_sweep_override()
+        ]
+
+    def words_with_axes(self) -> list[str]:
+        """All overrides, with the axes of the study's file as if they had been typed."""
+        return with_file_words(self.words, to_study_config(self.compose(self.fixed_words())).axes)
+
+    def compose(self, words: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
+        """What Hydra makes of these overrides. Raises ConfigError."""
+        try:
+            overrides = [*self._search_path, *words]
+            return hydra_compose(config_name=CONFIG_NAME, overrides=overrides, return_hydra_config=with_hydra)
+        except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:
+            raise ConfigError([_in_words(error)]) from error
+
+    def at(self, base: Sequence[str], more: Sequence[str] = ()) -> Composed:
+        """The configuration of `base` and then `more`, each composed once.
+
+        Where nothing interpolates, a key among `more` is put into the composed `base`: Hydra would do the same,
+        in a hundred times the time.
+        """
+        words = (*base, *more)
+        if words not in self._composed:
+            self._composed[words] = self._substituted(base, more) if more else self._by_hydra(words)
+        return self._composed[words]
+
+    def _by_hydra(self, words: Sequence[str]) -> Composed:
+        composed = self.compose(words)
+        typed = cast(dict[str, Any], OmegaConf.to_container(composed, resolve=False))
+        return Composed(_without_study(typed), to_run_config(composed))
+
+    def _substituted(self, base: Sequence[str], more: Sequence[str]) -> Composed:
+        start = self.at(base)
+        overrides = parsed(more)
+        plain = all(word.key_or_group in schema_keys() and not word.is_sweep_override() for word in overrides)
+        if not plain or "${" in repr(start.typed) or any("${" in word for word in more):
+            return self._by_hydra([*base, *more])
+        typed = copy.deepcopy(start.typed)
+        for word in overrides:
+            section, _, leaf = str(word.key_or_group).rpartition(".")
+            node = typed
+            for part in section.split(".") if section else ():
+                node = node[part]
+            node[leaf] = plain_value(word.value())
+        return Composed(typed, run_config_of(typed))
+
+
+@contextmanager
+def open_composer(line: CommandLine) -> Iterator[Composer]:
+    """A composer over conf/ and the person's folder, for a command line whose overrides are right one by one.
+
+    Raises:
+        ConfigError: with every problem that can be seen before anything is composed.
+    """
+    _refuse_shadowed(line)
+    with _hydra():
+        words = [as_hydra_reads(word) for word in line.overrides]
+        problems = override_problems(words, group_options(line), multirun=line.multirun)
+        if problems:
+            raise ConfigError(problems)
+        yield Composer(words, search_path(line))
 
 
 def _jobs(overrides: Sequence[str]) -> Iterator[list[str]]:
@@ -71,13 +171,6 @@ def _jobs(overrides: Sequence[str]) -> Iterator[list[str]]:
         elif not override.is_sweep_override():
             choices.append([word])
     return (list(words) for words in product(*choices))
-
-
-def _composed(words: list[str]) -> DictConfig:
-    try:
-        return hydra_compose(config_name=CONFIG_NAME, overrides=words)
-    except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:
-        raise ConfigError([_in_words(error)]) from error
 
 
 def _refuse_shadowed(line: CommandLine) -> None:
@@ -94,31 +187,57 @@ def _refuse_shadowed(line: CommandLine) -> None:
 
 
 def to_run_config(composed: DictConfig) -> RunConfig:
-    """The one door out of Hydra: a plain, checked, resolved `RunConfig`.
+    """The one door out of Hydra: a plain, checked, resolved `RunConfig`, without what belongs to a study.
 
     Raises:
         ConfigError: unknown keys, wrong types or ranges, or settings that contradict each other.
     """
-    try:
-        container = OmegaConf.to_container(composed, resolve=True)
-    except OmegaConfBaseException as error:
-        raise ConfigError([_in_words(error)]) from error
-    settings = cast(dict[str, Any], container)
-    settings.pop("hydra", None)
-    problems = []
-    for name, value in flat(settings, whole=FREE_NODES).items():
-        if not is_known(name):
-            problems.append(unknown_key(name))
-        elif name in schema_keys() and (problem := value_problem(name, value)):
-            problems.append(problem)
+    return run_config_of(_without_study(_plain_settings(composed)))
+
+
+def to_study_config(composed: DictConfig) -> StudyConfig:
+    """What the configuration says of the study. Raises ConfigError."""
+    settings = {"study": _plain_settings(composed.study)}
+    _refuse_wrong(settings)
+    typed = OmegaConf.merge(OmegaConf.structured(StudyConfig), settings["study"])
+    study = cast(StudyConfig, OmegaConf.to_object(typed))
+    problems = study_problems(study)
     if problems:
         raise ConfigError(problems)
+    return study
+
+
+def run_config_of(settings: dict[str, Any]) -> RunConfig:
+    """A checked, resolved `RunConfig` out of nested plain settings. Raises ConfigError."""
+    _refuse_wrong(settings)
     typed = OmegaConf.merge(OmegaConf.structured(RunConfig), settings)
     config = resolve(cast(RunConfig, OmegaConf.to_object(typed)))
     problems = cross_field_problems(config)
     if problems:
         raise ConfigError(problems)
     return config
+
+
+def _plain_settings(composed: DictConfig) -> dict[str, Any]:
+    try:
+        return cast(dict[str, Any], OmegaConf.to_container(composed, resolve=True))
+    except OmegaConfBaseException as error:
+        raise ConfigError([_in_words(error)]) from error
+
+
+def _without_study(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in ("hydra", "study")}
+
+
+def _refuse_wrong(settings: Mapping[str, Any]) -> None:
+    problems = []
+    for name, value in flat(settings, whole=WHOLE).items():
+        if not is_known(name):
+            problems.append(unknown_key(name))
+        elif name in schema_keys() and (problem := value_problem(name, value)):
+            problems.append(problem)
+    if problems:
+        raise ConfigError(problems)
 
 
 def _in_words(error: Exception) -> str:
@@ -132,17 +251,23 @@ def _in_words(error: Exception) -> str:
 
 
 @contextmanager
-def _hydra() -> Iterator[None]:
-    """Hydra's composer over conf/, with its errors raised and not printed."""
-    register_schema()
+def hydra_raises() -> Iterator[None]:
+    """Inside the block Hydra raises its errors and does not print them and leave."""
     before = os.environ.get("HYDRA_FULL_ERROR")
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(config_dir=str(packaged_config_dir().resolve()), version_base="1.3"):
-            yield
+        yield
     finally:
         if before is None:
             del os.environ["HYDRA_FULL_ERROR"]
         else:
             os.environ["HYDRA_FULL_ERROR"] = before
+
+
+@contextmanager
+def _hydra() -> Iterator[None]:
+    """Hydra's composer over conf/."""
+    register_schema()
+    GlobalHydra.instance().clear()
+    with hydra_raises(), initialize_config_dir(config_dir=str(packaged_config_dir().resolve()), version_base="1.3"):
+        yield

@@ -7,9 +7,10 @@ from functools import cache
 from typing import Any, get_type_hints
 
 from ftx.config.aliases import FOREIGN_NAMES
-from ftx.config.schema import RunConfig
+from ftx.config.schema import Composition, RunConfig
 
 FREE_NODES = ("custom",)
+WHOLE = (*FREE_NODES, "study.axes")  # one value each, whatever keys it holds
 PROSE = ("notes", "hypothesis")
 GROUPS = ("model", "lora", "optim", "data", "hardware", "score", "tracking", "study", "debug")
 
@@ -29,8 +30,14 @@ class Key:
 
 @cache
 def schema_keys() -> dict[str, Key]:
-    """Every leaf of `RunConfig`, by dotted name, in the order of the schema."""
-    return {leaf.name: leaf for leaf in _leaves(RunConfig, "")}
+    """Every leaf of what Hydra composes, by dotted name, in the order of the schema."""
+    return {leaf.name: leaf for leaf in _leaves(Composition, "")}
+
+
+@cache
+def run_keys() -> tuple[str, ...]:
+    """Dotted names of the leaves of `RunConfig`: all but the study's."""
+    return tuple(leaf.name for leaf in _leaves(RunConfig, ""))
 
 
 @cache

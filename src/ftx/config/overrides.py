@@ -11,6 +11,7 @@ from hydra.errors import HydraException
 from ftx.config.keys import GROUPS, flat, is_free, schema_keys, section_names, unknown_key
 from ftx.config.values import shown, value_problem
 
+_NEVER_SWEPT = ("study", "debug", "name", "notes", "hypothesis", "output_root", "labbook")
 _NOT_OURS = ("hydra.run.dir", "hydra.job.chdir", "hydra.output_subdir", "hydra.mode")
 
 
@@ -34,26 +35,32 @@ def override_problems(overrides: Sequence[str], options: Mapping[str, Sequence[s
 
 def _override_problems(override: Override, options: Mapping[str, Sequence[str]], *, multirun: bool) -> Iterator[str]:
     name = override.key_or_group
+    swept = override.is_sweep_override()
     if name in _NOT_OURS:
         yield f"{name}: ftx makes its run directories itself (output_root=FOLDER, name=NAME), and stays where it starts"
+    if swept and not override.is_discrete_sweep():
+        return  # an interval, for a sweeper that searches; ftx's own refuses it (split_axes)
+    if swept and multirun and (name in _NEVER_SWEPT or name.startswith(("study.", "hydra.", "hydra/"))):
+        yield f"{override.input_line}: a study does not vary {name}; give it one value"
+        return
     if name == "hydra" or name.startswith(("hydra.", "hydra/")) or is_free(name):
         return
-    if name == "study" and not multirun:
+    if (name == "study" or name.startswith("study.")) and not multirun:
         yield f"{override.input_line}: a study is several runs; add -m"
     elif override.is_delete():
         yield f"~{name}: settings cannot be removed; give it another value (null where that is allowed)"
-    elif override.is_sweep_override() and not multirun:
+    elif swept and not multirun:
         typed = str(override.input_line).partition("=")[2]
         yield (
             f"{name}={typed} lists several values: add -m to run each of them, or write one list as {name}=[{typed}]"
         )
     else:
-        values = list(override.sweep_iterator()) if override.is_sweep_override() else [override.value()]
+        values = list(override.sweep_iterator()) if swept else [override.value()]
         for value in values:
             if name in GROUPS and not isinstance(value, dict):
                 yield from _option_problems(name, value, options[name])
             else:
-                yield from _value_problems(name, value, swept=override.is_sweep_override())
+                yield from _value_problems(name, value, swept=swept)
 
 
 def _value_problems(name: str, value: Any, *, swept: bool) -> Iterator[str]:
@@ -71,7 +78,7 @@ def _leaf_problems(name: str, value: Any, *, swept: bool) -> Iterator[str]:
     if name not in schema_keys():
         yield unknown_key(name)
         return
-    problem = value_problem(name, _plain(value))
+    problem = value_problem(name, plain_value(value))
     if problem and swept and not isinstance(value, list) and "a list" in problem:
         problem = f"{problem}; under -m a bare comma means several runs"
     if problem:
@@ -87,8 +94,8 @@ def _option_problems(group: str, option: Any, options: Sequence[str]) -> Iterato
     yield f"{group}={option}: no such option, expected one of {', '.join(options)}{meant}"
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Hydra's quoted strings and nested values as plain Python."""
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [plain_value(item) for item in value]
     return str(value.text) if hasattr(value, "text") else value

@@ -215,3 +215,43 @@ class RunConfig:
     score: ScoreConfig = section(ScoreConfig, "task scores")
     tracking: TrackingConfig = section(TrackingConfig, "trackers")
     custom: dict[str, Any] = key({}, "free keys of your own; part of the fingerprint")
+
+
+@dataclass
+class StudyConfig:
+    """Several runs that belong together. No run's configuration or fingerprint holds any of this."""
+
+    name: str | None = key(None, "folder in multirun/; null: the factors and a hash of the baseline")
+    design: str = key(
+        "ofat",
+        "ofat: the baseline and one factor at a time; factorial: all combinations",
+        choices=("ofat", "factorial"),
+    )
+    axes: dict[str, Any] = key({}, "levels by key or group, such as {lora.rank: '8,16,32'}; typed ones replace these")
+    coupled: list[list[str]] = key([], "keys whose levels move together, such as [[optim.batch_size,optim.lr]]")
+    replicates: list[str] = key(["seed"], "keys that repeat every arm")
+    replicate_top: int | None = key(
+        None, "repeat only the baseline and the best N arms of what has finished, with the replicates given now", ge=1
+    )
+    reuse: str = key(
+        "same",
+        "finished runs of the same fingerprint: same code, versions and device, any of them, or never",
+        choices=("same", "any", "never"),
+    )
+    max_runs: int | None = key(None, "start at most this many runs; the rest stays missing", ge=1)
+    max_hours: float | None = key(None, "start no run after this many hours; the rest stays missing", gt=0)
+    on_failure: str = key("continue", "when a run fails", choices=("continue", "stop"))
+    retries: int = key(0, "start a run again this often after a machine fault (out of memory, killed)", ge=0, le=100)
+    slots: str = key("auto", "runs at a time; auto: one a visible GPU, on a CPU the cores over hardware.threads")
+    devices_per_job: int = key(1, "GPUs that each run sees", ge=1)
+    preload: list[str] = key(
+        ["ftx.job.finetune", "ftx.job.preparation", "transformers.models.llama.modeling_llama"],
+        "modules imported once, before the runs",
+    )
+
+
+@dataclass
+class Composition(RunConfig):
+    """What Hydra composes: one run, and the study that asks for several."""
+
+    study: StudyConfig = section(StudyConfig, "several runs: -m")

@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ftx.config.keys import Key, schema_keys
-from ftx.config.schema import RunConfig
+from ftx.config.schema import Composition
 
 _WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 _BOUND_WORDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
@@ -47,7 +47,7 @@ def _converted(leaf: Key, value: Any) -> Any:
 @cache
 def _scratch() -> DictConfig:
     """A typed node to try values on; building one takes 15 ms, so it is shared."""
-    return cast(DictConfig, OmegaConf.structured(RunConfig))
+    return cast(DictConfig, OmegaConf.structured(Composition))
 
 
 def _choice_problem(leaf: Key, value: Any) -> str | None:
@@ -84,6 +84,8 @@ def type_in_words(hint: Any) -> str:
     for part in parts:
         if part is type(None):
             words.append("null")
+        elif get_origin(part) is list and get_origin(get_args(part)[0]) is list:
+            words.append("a list of lists, written [[a,b]]")
         elif get_origin(part) is list:
             words.append(f"a list, written [a,b], of {_WORDS.get(get_args(part)[0], 'values')}")
         else:
@@ -92,9 +94,13 @@ def type_in_words(hint: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as it would be typed: numbers without a trailing .0, text in quotes only where needed."""
+    """A value as it would be typed: 16 for 16.0, 1e-4 for 0.0001, text in quotes only where needed."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
+    if isinstance(value, float) and 0 < abs(value) < 1e-3:
+        mantissa, _, exponent = f"{value:e}".partition("e")
+        short = f"{float(mantissa):.15g}e{int(exponent)}"
+        return short if float(short) == value else repr(value)
     return repr(value) if isinstance(value, str) and (not value or " " in value) else str(value)
 
 

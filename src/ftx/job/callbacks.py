@@ -8,7 +8,8 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from ftx.job.endings import Diverged
+from ftx.job.endings import Diverged, StopRequest
+from ftx.launch.channel import launcher_died
 from ftx.record.history import append_event
 from ftx.report.progress import Progress
 from ftx.tracking.protocol import Tracker
@@ -82,6 +83,33 @@ class DivergenceGuard(TrainerCallback):
             value = kwargs["logs"].get(name)
             if value is not None and not math.isfinite(value):
                 raise Diverged(state.global_step, name, value)
+
+
+class StopGuard(TrainerCallback):
+    """Ends training after the current step, with a checkpoint, when a signal or a dead launcher asks for it."""
+
+    def __init__(self, request: StopRequest) -> None:
+        self._request = request
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """From now on a step is ended properly."""
+        self._request.start_of_steps()
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> TrainerControl:
+        """Look whether somebody asked."""
+        if self._request.pending is None and launcher_died():
+            self._request.ask("the process that started this run is gone", 143)
+        if self._request.pending is not None:
+            control.should_save = control.should_training_stop = True
+        return control
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """The checkpoint is written: leave."""
+        self._request.leave_if_asked()
 
 
 class Cadence(TrainerCallback):

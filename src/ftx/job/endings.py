@@ -16,8 +16,12 @@ class Diverged(Exception):
         super().__init__(f"{what} became {value} at step {step}")
 
 
-class Terminated(BaseException):
-    """SIGTERM, raised in the main thread so that the run is recorded before the process leaves."""
+class Interrupted(BaseException):
+    """SIGINT, SIGTERM or a dead launcher, raised in the main thread so that the run is recorded before it leaves."""
+
+    def __init__(self, cause: str, exit_status: int) -> None:
+        super().__init__(cause)
+        self.cause, self.exit_status = cause, exit_status
 
 
 @dataclass(frozen=True)
@@ -36,27 +40,64 @@ def ending_of(error: BaseException) -> Ending:
     """What to record for the exception that ended a run."""
     if isinstance(error, Diverged):
         return Ending("diverged", str(error), 1)
+    if isinstance(error, Interrupted):
+        return Ending("interrupted", error.cause, error.exit_status)
     if isinstance(error, KeyboardInterrupt):
         return Ending("interrupted", "SIGINT", 130)
-    if isinstance(error, Terminated):
-        return Ending("interrupted", "SIGTERM", 143)
     if _is_out_of_memory(error):
         return Ending("out_of_memory", _first_line(error), 1)
     return Ending("failed", f"{type(error).__name__}: {_first_line(error)}", 1)
 
 
+class StopRequest:
+    """A wish to end the run: at once, or while steps are made after the step that is being made.
+
+    Between `start_of_steps` and `end_of_steps` the first signal only leaves a note, which the trainer reads after
+    each step to save a checkpoint; a second one, and any outside of the steps, raises `Interrupted`.
+    """
+
+    def __init__(self) -> None:
+        self.pending: Interrupted | None = None
+        self._patient = False
+
+    def ask(self, cause: str, exit_status: int) -> None:
+        """Take note; raise where no step is being made, or where it was asked before."""
+        first, self.pending = self.pending is None, Interrupted(cause, exit_status)
+        if not (first and self._patient):
+            raise self.pending
+
+    def start_of_steps(self) -> None:
+        """From now on a step can be ended properly."""
+        self._patient = True
+
+    def end_of_steps(self) -> None:
+        """The steps are over: from now on a signal ends the run at once."""
+        self._patient = False
+        self.leave_if_asked()
+
+    def leave_if_asked(self) -> None:
+        """Raise Interrupted if somebody asked."""
+        if self.pending is not None:
+            raise self.pending
+
+
 @contextmanager
-def sigterm_raises() -> Iterator[None]:
-    """Turn SIGTERM into `Terminated` inside the block."""
+def signals_ask(request: StopRequest) -> Iterator[None]:
+    """Let SIGINT and SIGTERM ask for the end inside the block."""
 
-    def leave(_signal: int, _frame: FrameType | None) -> None:
-        raise Terminated
+    def ask(number: int, _frame: FrameType | None) -> None:
+        request.ask(signal.Signals(number).name, 128 + number)
 
-    before = signal.signal(signal.SIGTERM, leave)
+    before = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # What started us may have asked for SIGINT to be ignored, as a shell does for jobs in the background.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            before[number] = signal.signal(number, ask)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

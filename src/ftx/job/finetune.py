@@ -12,7 +12,8 @@ from ftx.config.schema import RunConfig
 from ftx.data.render import TokenizedRow
 from ftx.job.arguments import training_arguments
 from ftx.job.cadence import evaluation_steps
-from ftx.job.callbacks import Cadence, DivergenceGuard, HistoryCallback
+from ftx.job.callbacks import Cadence, DivergenceGuard, HistoryCallback, StopGuard
+from ftx.job.endings import StopRequest
 from ftx.job.hardware import start_measuring_memory
 from ftx.job.preparation import Preparation
 from ftx.job.results import (
@@ -33,11 +34,14 @@ from ftx.scores.exact_match import summarise
 from ftx.tracking.protocol import Tracker
 
 
-def run_finetune(ready: Preparation, run: RunDir, trackers: list[Tracker], progress: Progress) -> Outcome:
+def run_finetune(
+    ready: Preparation, run: RunDir, trackers: list[Tracker], progress: Progress, stop: StopRequest
+) -> Outcome:
     """Train the prepared run in its directory and return what came out.
 
     Raises:
         Diverged: at the first loss or gradient that is not finite.
+        Interrupted: when `stop` was asked, after a checkpoint.
         ModelError: adapter targets that the model does not have.
     """
     config, data = ready.config, ready.data
@@ -47,8 +51,10 @@ def run_finetune(ready: Preparation, run: RunDir, trackers: list[Tracker], progr
     model = build_model(config)
     saver = AdapterSaver(model, config.lora.variant, run.checkpoints)
     trainer = build_trainer(ready, model, run, trackers, progress)
+    trainer.add_callback(StopGuard(stop))
 
     trainer.train()
+    stop.end_of_steps()
     trainer.remove_callback(EarlyStoppingCallback)  # it would look for the primary metric in the test evaluation
     stop_reason = early_stop_reason(trainer, config)
     chosen = chosen_checkpoint(trainer, config)

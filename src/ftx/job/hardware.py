@@ -8,8 +8,9 @@ from pathlib import Path
 
 from ftx.config.schema import RunConfig
 from ftx.errors import ConfigError
+from ftx.launch.slots import cores
 
-_VISIBLE_AT_START = os.environ.get("CUDA_VISIBLE_DEVICES")
+_visible_at_first: list[str | None] = []  # what the process was given, before it pinned a device of that
 
 
 def pin_device(device: str) -> None:
@@ -17,14 +18,17 @@ def pin_device(device: str) -> None:
 
     The Trainer wraps a model in data parallel, which multiplies the batch, whenever it sees two devices.
     """
+    if not _visible_at_first:
+        _visible_at_first.append(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    visible = _visible_at_first[0]
     kind, _, index = device.partition(":")
-    if kind not in ("auto", "cuda") or _VISIBLE_AT_START == "":
+    if kind not in ("auto", "cuda") or visible == "":
         return
     position = int(index or 0)
-    if _VISIBLE_AT_START is None:
+    if visible is None:
         chosen = str(position)
     else:
-        entries = _VISIBLE_AT_START.split(",")
+        entries = visible.split(",")
         chosen = entries[position] if position < len(entries) else ""
     os.environ["CUDA_VISIBLE_DEVICES"] = chosen
 
@@ -43,7 +47,7 @@ def resolve_hardware(config: RunConfig) -> RunConfig:
     out.hardware.precision = _precision(
         config.model.dtype if follows else config.hardware.precision, out.hardware.device
     )
-    out.hardware.threads = config.hardware.threads or cpu_threads()
+    out.hardware.threads = config.hardware.threads or cores()
     if out.model.dtype == "auto":
         out.model.dtype = "fp32" if out.lora.variant == "none" else out.hardware.precision
     return out
@@ -54,11 +58,6 @@ def fallback_notice(asked: RunConfig, settled: RunConfig) -> list[str]:
     if asked.hardware.device != "auto" or settled.hardware.device != "cpu":
         return []
     return [f"No accelerator found: training on the CPU in {settled.hardware.precision}."]
-
-
-def cpu_threads() -> int:
-    """The cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def device_facts(device: str) -> dict[str, str | None]:

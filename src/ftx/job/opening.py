@@ -26,6 +26,8 @@ def open_record(ready: Preparation) -> RunRecord:
     now = datetime.now(UTC)
     return RunRecord(
         run_id=new_run_id(now, os.urandom(3)),
+        lab=ready.made_by["study"] if ready.made_by else "single",
+        made_by=ready.made_by,
         date=utc_date(now),
         model=str(config.model.name),
         dataset=ready.data.record,

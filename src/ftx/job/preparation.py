@@ -1,7 +1,8 @@
 """Everything of a run that can be known, and refused, before it has a directory and before torch trains."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ftx.config.fingerprint import fingerprints
@@ -28,6 +29,7 @@ class Preparation:
     data: PreparedData
     weights: str
     fingerprint: dict[str, str]
+    made_by: dict[str, str] | None = None
 
     @property
     def name(self) -> str:
@@ -36,13 +38,22 @@ class Preparation:
         return f"{label[:_LONGEST_LABEL]}-s{self.config.seed}-{self.fingerprint['train'][:8]}"
 
 
-def prepare_run(config: RunConfig, overrides: Sequence[str], flags: Sequence[str] = ()) -> Preparation:
-    """Read the rows, split them, make them token ids, and find out what the weights are.
+@dataclass(frozen=True)
+class Inputs:
+    """What a run is made of before anything is trained: tokenizer, token ids, and what the weights are."""
 
-    Args:
-        config: resolved, hardware included.
-        overrides: what the person typed, for the name and the record.
-        flags: what else it takes to compose the same, such as --config-dir.
+    tokenizer: Any
+    data: PreparedData
+    weights: str
+
+
+def inputs_key(config: RunConfig) -> str:
+    """Equal for two configurations whose inputs are the same."""
+    return json.dumps([asdict(config.model), asdict(config.data)], sort_keys=True)
+
+
+def read_inputs(config: RunConfig) -> Inputs:
+    """Read the rows, split them, make them token ids, and find out what the weights are.
 
     Raises:
         FtxError: data or model that this configuration cannot run with.
@@ -50,21 +61,45 @@ def prepare_run(config: RunConfig, overrides: Sequence[str], flags: Sequence[str
     splits = read_splits(config.data)
     weights = identity(config.model)
     tokenizer = load_tokenizer(config.model)
-    data = prepare(splits, config.data, tokenizer, context_length(config.model))
-    if config.score.metrics and data.validation[0].reference is None:
+    return Inputs(tokenizer, prepare(splits, config.data, tokenizer, context_length(config.model)), weights)
+
+
+def check_run(config: RunConfig, inputs: Inputs) -> None:
+    """Refuse what can be seen to go wrong. Raises FtxError."""
+    if config.score.metrics and inputs.data.validation[0].reference is None:
         raise DataError(
             f"score.metrics={config.score.metrics}: rows of plain text have no answer to compare with; use score=none"
         )
     if config.lora.variant != "none" and config.lora.target_modules != ALL_LINEAR:
         refuse_unmatched(skeleton(config.model), config.lora.target_modules)
-    _refuse_idle_patience(config, len(data.train))
+    _refuse_idle_patience(config, len(inputs.data.train))
+
+
+def prepare_run(
+    config: RunConfig, overrides: Sequence[str], flags: Sequence[str] = (), made_by: dict[str, str] | None = None
+) -> Preparation:
+    """A run that can start.
+
+    Args:
+        config: resolved, hardware included.
+        overrides: what the person typed, for the name and the record.
+        flags: what else it takes to compose the same, such as --config-dir.
+        made_by: the study and arm that ask for the run; None: a person.
+
+    Raises:
+        FtxError: data or model that this configuration cannot run with.
+    """
+    inputs = read_inputs(config)
+    check_run(config, inputs)
     found = fingerprints(
         config,
-        weights=weights,
-        template=data.record["template_sha256"],
-        content=data.record["content"],
+        weights=inputs.weights,
+        template=inputs.data.record["template_sha256"],
+        content=inputs.data.record["content"],
     )
-    return Preparation(config, list(overrides), list(flags), tokenizer, data, weights, found)
+    return Preparation(
+        config, list(overrides), list(flags), inputs.tokenizer, inputs.data, inputs.weights, found, made_by
+    )
 
 
 def _refuse_idle_patience(config: RunConfig, rows: int) -> None:

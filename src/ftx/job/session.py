@@ -1,7 +1,6 @@
 """A run from its directory to its last line: whatever happens in between is recorded."""
 
 import logging
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +11,10 @@ from rich.console import Console
 
 from ftx.config.schema import RunConfig
 from ftx.errors import FtxError
-from ftx.job.endings import FINISHED, Ending, Terminated, ending_of, sigterm_raises
+from ftx.job.endings import FINISHED, Ending, Interrupted, StopRequest, ending_of, signals_ask
 from ftx.job.opening import add_code_state, open_record, tracked_metrics, tracked_settings, write_surroundings
 from ftx.job.preparation import Preparation
+from ftx.launch.channel import report
 from ftx.record.git_state import git_state
 from ftx.record.history import read_history
 from ftx.record.labbook import append_entry, lock_path
@@ -29,10 +29,10 @@ _LOG = logging.getLogger("ftx")
 
 def run_recorded(ready: Preparation, run: RunDir, config_dir: Path, console: Console) -> tuple[RunRecord, int]:
     """Train in `run`, keep its record true at every moment, and return the record with the exit status."""
-    record = open_record(ready)
-    with job_log(run.log), sigterm_raises():
+    record, stop = open_record(ready), StopRequest()
+    with job_log(run.log), signals_ask(stop):
         started = perf_counter()
-        ending = _attempt(ready, run, record, config_dir, Progress(console))
+        ending = _attempt(ready, run, record, config_dir, Progress(console, listener=report), stop)
         problems = _close(record, run, perf_counter() - started, ready.config.labbook)
     if ending == FINISHED:
         events, _ = read_history(run.history)
@@ -42,18 +42,20 @@ def run_recorded(ready: Preparation, run: RunDir, config_dir: Path, console: Con
     return record, ending.exit_status
 
 
-def _attempt(ready: Preparation, run: RunDir, record: RunRecord, config_dir: Path, progress: Progress) -> Ending:
+def _attempt(
+    ready: Preparation, run: RunDir, record: RunRecord, config_dir: Path, progress: Progress, stop: StopRequest
+) -> Ending:
     """Record, then train; whatever ends the run becomes a status, a reason and, in job.log, a traceback."""
-    _LOG.info("started as %s", sys.argv)
+    _LOG.info("started as %s", record.command)
     try:
         record.write(run)
         code = git_state(config_dir, ignore=own_outputs(ready.config))
         add_code_state(record, code)
         record.write(run)
         write_surroundings(run, ready, code)
-        _train(ready, run, record, progress)
+        _train(ready, run, record, progress, stop)
         ending = FINISHED
-    except (Exception, KeyboardInterrupt, Terminated) as error:
+    except (Exception, KeyboardInterrupt, Interrupted) as error:
         ending = ending_of(error)
         _LOG.exception("run ended: %s", ending.status)
         interrupted = ending.status == "interrupted"
@@ -64,7 +66,7 @@ def _attempt(ready: Preparation, run: RunDir, record: RunRecord, config_dir: Pat
     return ending
 
 
-def _train(ready: Preparation, run: RunDir, record: RunRecord, progress: Progress) -> None:
+def _train(ready: Preparation, run: RunDir, record: RunRecord, progress: Progress, stop: StopRequest) -> None:
     from ftx.job.finetune import run_finetune  # TRL takes seconds to import
     from ftx.tracking.protocol import open_trackers
 
@@ -73,7 +75,7 @@ def _train(ready: Preparation, run: RunDir, record: RunRecord, progress: Progres
     for tracker in trackers:
         tracker.start(tracked_settings(record), tracked_metrics(ready))
     try:
-        outcome = run_finetune(ready, run, trackers, progress)
+        outcome = run_finetune(ready, run, trackers, progress, stop)
         record.result, record.scores, record.cost = outcome.result, outcome.scores, outcome.cost
         record.stop_reason = outcome.stop_reason
         record.hyperparameters |= outcome.model_facts

@@ -72,13 +72,45 @@ class RunDir:
         return self.path / ".hydra"
 
 
+@dataclass(frozen=True)
+class StudyDir:
+    """One study's directory; every path below it is a property here and spelled nowhere else."""
+
+    path: Path
+
+    @property
+    def record(self) -> Path:
+        """Design, factors, levels, baseline, replicates, launches and trials."""
+        return self.path / "study.json"
+
+    @property
+    def log(self) -> Path:
+        """What happened, a dated line each."""
+        return self.path / "study.log"
+
+    @property
+    def lock(self) -> Path:
+        """Held while the study runs."""
+        return self.path / "study.lock"
+
+    @property
+    def links(self) -> Path:
+        """Folder of links to the run directories, by arm and replicate."""
+        return self.path / "runs"
+
+    @property
+    def jobs(self) -> Path:
+        """Folder of what each job printed."""
+        return self.path / "jobs"
+
+
 def create_run_dir(root: Path, name: str) -> RunDir:
     """Create and return a new directory `root/name`, or `name-2`, `name-3` ... where that is taken.
 
     Two processes never get the same one. Characters outside A-Z a-z 0-9 . _ - become "-".
     FtxError if `root` cannot be written.
     """
-    wanted = _safe_name(name)
+    wanted = safe_name(name)
     try:
         root.mkdir(parents=True, exist_ok=True)
         for attempt in count(1):
@@ -94,7 +126,8 @@ def create_run_dir(root: Path, name: str) -> RunDir:
     raise AssertionError("unreachable")
 
 
-def _safe_name(name: str) -> str:
+def safe_name(name: str) -> str:
+    """`name` as a folder can be called everywhere."""
     # A leading dot hides the directory, a leading dash looks like an option to every shell command.
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:MAX_NAME] or "run"
 

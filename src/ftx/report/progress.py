@@ -18,8 +18,11 @@ Clock = Callable[[], float]
 class Progress:
     """Told what happens, says it once in the way that suits the console."""
 
-    def __init__(self, console: Console, clock: Clock = time.monotonic) -> None:
+    def __init__(
+        self, console: Console, clock: Clock = time.monotonic, listener: Callable[..., None] | None = None
+    ) -> None:
         self._console = console
+        self._listener = listener  # told each step: step, total, loss
         self._clock = clock
         self._bars: Bars | None = None
         self._tasks: dict[str, TaskID] = {}
@@ -55,6 +58,8 @@ class Progress:
 
     def step(self, step: int, loss: float) -> None:
         """One optimiser step is done."""
+        if self._listener is not None:
+            self._listener(step=step, total=self._total, loss=loss)
         if self._bars is not None:
             self._bars.update(self._tasks["training"], completed=step, loss=f"loss {loss:.4f}")
         elif step % max(1, self._total // PLAIN_LINES_PER_RUN) == 0:

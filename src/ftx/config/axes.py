@@ -1,0 +1,104 @@
+"""What of a command line is fixed and what is swept: the axes of a study, from the study's file and as typed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+
+from ftx.config.command_line import quoted
+from ftx.config.keys import is_free
+from ftx.config.overrides import parsed
+from ftx.config.values import shown
+from ftx.design.factors import Axis
+from ftx.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A command line in two parts; what is typed replaces what the study's file says of the same key."""
+
+    fixed: tuple[str, ...]
+    axes: tuple[Axis, ...]
+
+
+def split_axes(words: Sequence[str]) -> Sweep:
+    """Overrides in Hydra's grammar, sorted into fixed ones and axes; of a key typed twice the last counts.
+
+    Raises:
+        ConfigError: an interval, which has no levels.
+    """
+    fixed: dict[str, str] = {}
+    axes: dict[str, Axis] = {}
+    for word in words:
+        override = parsed([word])[0]
+        key = override.get_key_element()
+        fixed.pop(key, None)
+        axes.pop(key, None)
+        if not override.is_sweep_override():
+            fixed[key] = word
+        elif override.is_discrete_sweep():
+            name = str(override.key_or_group)
+            axes[key] = Axis(name, levels_of(override), prefix=key.removesuffix(name))
+        else:
+            raise ConfigError(
+                [f"{word}: an interval has no levels; list values, or search it with hydra/sweeper=optuna"]
+            )
+    return Sweep(tuple(fixed.values()), tuple(axes.values()))
+
+
+def with_file_axes(typed: Sweep, in_file: Mapping[str, Any]) -> Sweep:
+    """Add the axes of the study's file for every key that was not typed."""
+    named = {axis.key for axis in typed.axes} | {str(parsed([word])[0].key_or_group) for word in typed.fixed}
+    added = []
+    for key, values in in_file.items():
+        if key not in named:
+            override = parsed([axis_word(key, values)])[0]
+            levels = levels_of(override) if override.is_sweep_override() else (override.get_value_element_as_str(),)
+            added.append(Axis(key, levels, prefix="++" if is_free(key) else ""))
+    # The file's order first: a typed list that replaces levels does not move its factor.
+    order = {key: position for position, key in enumerate(in_file)}
+    axes = sorted([*typed.axes, *added], key=lambda axis: order.get(axis.key, len(order)))
+    return Sweep(typed.fixed, tuple(axes))
+
+
+def with_file_words(words: Sequence[str], in_file: Mapping[str, Any]) -> list[str]:
+    """Overrides and, for every key that was not typed, the study file's axis as one more: for any sweeper."""
+    named = {str(override.key_or_group) for override in parsed(words)}
+    return [*words, *(axis_word(key, values) for key, values in in_file.items() if key not in named)]
+
+
+def levels_of(override: Override) -> tuple[str, ...]:
+    """The values of a swept override, each as it would be typed alone."""
+    values = zip(override.sweep_iterator(), override.sweep_string_iterator(), strict=True)
+    return tuple(shown(value) if isinstance(value, float) else str(text) for value, text in values)
+
+
+def axis_word(key: str, values: Any) -> str:
+    """An axis of a study file as an override: `8,16,32`, or a YAML list of levels."""
+    if isinstance(values, str):
+        return f"{key}={values}"
+    items = values if isinstance(values, list) else [values]
+    return f"{key}={','.join(typed_value(item) for item in items)}"
+
+
+def typed_value(value: Any) -> str:
+    """A value as Hydra's grammar writes it."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list):
+        return f"[{','.join(typed_value(item) for item in value)}]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{name}:{typed_value(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, str):
+        return value if _stays_itself(value) else quoted(value)
+    return str(value)
+
+
+def _stays_itself(text: str) -> bool:
+    """Whether Hydra reads the bare text as this very string."""
+    try:
+        return bool(text) and parsed([f"x={text}"])[0].value() == text
+    except HydraException:
+        return False

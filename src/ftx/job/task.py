@@ -1,0 +1,91 @@
+"""Hydra's task: one job of a sweep, from its composed configuration to a recorded run."""
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+from rich.console import Console
+
+from ftx.config.checks import announcements
+from ftx.config.compose import to_run_config
+from ftx.config.schema import RunConfig
+from ftx.errors import RunFailed
+from ftx.job.endings import Interrupted
+from ftx.job.hardware import fallback_notice, pin_device, resolve_hardware
+from ftx.job.preparation import Preparation, prepare_run
+from ftx.record.layout import RunDir, create_run_dir
+from ftx.record.run_record import RunRecord
+
+STUDY, ARM = "FTX_STUDY", "FTX_ARM"  # how a study tells a job its role, which is no part of its configuration
+
+
+@dataclass(frozen=True)
+class Task:
+    """What all jobs of a sweep share.
+
+    Args:
+        flags: what else it takes to compose the same, such as --config-dir.
+        config_dir: the folder whose repository holds the configuration.
+    """
+
+    flags: tuple[str, ...]
+    config_dir: Path
+
+    def run(self, composed: DictConfig) -> float | None:
+        """Run one job; returns the validation value, which a sweeper may optimise.
+
+        Raises:
+            FtxError: refused; nothing was left behind.
+            RunFailed: the run is recorded and did not finish.
+            Interrupted: it is recorded, and no further job should start.
+        """
+        job = HydraConfig.get()
+        console = Console()
+        ready = prepared(to_run_config(composed), list(job.overrides.task), self.flags, console, made_by())
+        run = create_run_dir(Path(ready.config.output_root), ready.name)
+        shutil.copytree(Path(job.runtime.output_dir) / str(job.output_subdir), run.hydra)
+        record, status = recorded(ready, run, self.config_dir, console)
+        if record.status == "interrupted":
+            raise Interrupted(str(record.stop_reason), status)
+        if record.status != "finished":
+            raise RunFailed(record.status, str(record.error))
+        value = record.result["validation_value"]
+        return None if value is None else float(value)
+
+
+def prepared(
+    config: RunConfig,
+    overrides: list[str],
+    flags: tuple[str, ...],
+    console: Console,
+    made_by: dict[str, str] | None = None,
+) -> Preparation:
+    """Settle the machine, read rows and model, and say what may surprise. Raises FtxError."""
+    pin_device(config.hardware.device)
+    settled = resolve_hardware(config)
+    say(console, *announcements(settled), *fallback_notice(config, settled))
+    ready = prepare_run(settled, overrides, flags, made_by)
+    say(console, *ready.data.notices())
+    return ready
+
+
+def recorded(ready: Preparation, run: RunDir, config_dir: Path, console: Console) -> tuple[RunRecord, int]:
+    """Train in the directory; the record, and the exit status that it asks for."""
+    from ftx.job.session import run_recorded  # imports transformers
+
+    return run_recorded(ready, run, config_dir, console)
+
+
+def made_by() -> dict[str, str] | None:
+    """The study and arm that started this job, if one did."""
+    study = os.environ.get(STUDY)
+    return {"study": study, "arm": os.environ.get(ARM, "")} if study else None
+
+
+def say(console: Console, *lines: str) -> None:
+    """Lines as they are, each whole."""
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)

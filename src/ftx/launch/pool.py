@@ -1,0 +1,243 @@
+"""The pool: every job in its own process, started by a fork server that has the heavy imports done.
+
+A job that raises, exits, or is killed ends alone; its slot is used again at once. The first Ctrl-C asks the
+running jobs to end, the second ends them. If the pool's own process dies, its jobs find out (`channel`).
+"""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+from typing import Any, Protocol
+
+from ftx.launch.child import Exited, Progress, Raised, Returned, run_child
+from ftx.launch.slots import Slot
+
+POLL_SECONDS = 0.2  # how long a signal or a view may wait
+
+
+@dataclass(frozen=True)
+class Job:
+    """A name for people, what to run, and a file for what it prints.
+
+    `pack` is called when the job's turn has come, and returns a callable without arguments as cloudpickle makes it.
+    """
+
+    name: str
+    pack: Callable[[], bytes]
+    console: Path
+
+
+@dataclass(frozen=True)
+class Died:
+    """The process ended without a word: killed by a signal (then `status` is negative), or os._exit."""
+
+    status: int
+
+    @property
+    def reason(self) -> str:
+        """In words."""
+        if self.status >= 0:
+            return f"the process left with status {self.status} and said nothing"
+        try:
+            name = signal.Signals(-self.status).name
+        except ValueError:
+            name = f"signal {-self.status}"
+        return f"killed by {name}"
+
+
+@dataclass(frozen=True)
+class NotStarted:
+    """The pool stopped before this job's turn."""
+
+    reason: str
+
+
+How = Returned | Raised | Exited | Died | NotStarted
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a job ended, after how many tries, and how long the last of them took, in seconds."""
+
+    job: Job
+    how: How
+    tries: int = 0
+    seconds: float = 0.0
+
+
+class View(Protocol):
+    """Somebody who watches."""
+
+    def started(self, job: Job, slot: Slot) -> None:
+        """A job's process was started."""
+
+    def progressed(self, job: Job, facts: dict[str, Any]) -> None:
+        """A job said how far it is."""
+
+    def ended(self, ended: Ended, *, again: bool) -> None:
+        """A job ended; `again`: it is tried once more."""
+
+    def stopping(self, reason: str) -> None:
+        """No further job starts."""
+
+    def tick(self) -> None:
+        """Called several times a second."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What to do when jobs fail, and when to stop starting them."""
+
+    retries: int = 0
+    is_machine_fault: Callable[[How], bool] = lambda how: isinstance(how, Died)
+    stop_on_failure: bool = False
+    max_seconds: float | None = None
+
+
+def warm_up(preload: Sequence[str]) -> ForkServerContext:
+    """Start the fork server, which imports these modules while the caller goes on. Once a process."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(preload))
+    forkserver.ensure_running()
+    return context
+
+
+@dataclass
+class _Running:
+    job: Job
+    number: int
+    slot: Slot
+    process: ForkServerProcess
+    pipe: Connection
+    started: float
+    tries: int
+    message: Returned | Raised | Exited | None = None
+
+
+@dataclass
+class Pool:
+    """Runs jobs on slots.
+
+    Args:
+        slots: at least one.
+        view: is told what happens.
+        preload: modules that the fork server imports once. A name that cannot be imported is left to the jobs.
+        rules: for failures and time.
+    """
+
+    slots: Sequence[Slot]
+    view: View
+    preload: Sequence[str] = ()
+    rules: Rules = field(default_factory=Rules)
+    interrupted_by: int | None = None
+    """The signal that ended `run` early."""
+
+    def run(self, jobs: Sequence[Job]) -> list[Ended]:
+        """Run all jobs and return how each ended, in the order given."""
+        context = warm_up(self.preload)
+        self._started = time.monotonic()
+        self._stop: str | None = None
+        self._waiting = deque((number, 1) for number in range(len(jobs)))
+        self._free = list(reversed(self.slots))
+        self._running: list[_Running] = []
+        results: dict[int, Ended] = {}
+        with self._signals():
+            while self._running or (self._waiting and not self._stop):
+                self._start_jobs(context, jobs)
+                for running in self._finished():
+                    self._settle(running, results)
+                self.view.tick()
+        reason = self._stop or ""
+        return [results.get(number, Ended(job, NotStarted(reason))) for number, job in enumerate(jobs)]
+
+    def _start_jobs(self, context: ForkServerContext, jobs: Sequence[Job]) -> None:
+        limit = self.rules.max_seconds
+        if limit is not None and time.monotonic() - self._started > limit and self._waiting:
+            self._no_more(f"the time of {limit / 3600:g} h is spent")
+        while self._free and self._waiting and not self._stop:
+            number, tries = self._waiting.popleft()
+            job, slot = jobs[number], self._free.pop()
+            mine, theirs = context.Pipe(duplex=False)
+            process = context.Process(target=run_child, args=(theirs, job.pack(), job.console, slot.environment))
+            process.start()
+            theirs.close()
+            self._running.append(_Running(job, number, slot, process, mine, time.monotonic(), tries))
+            self.view.started(job, slot)
+
+    def _finished(self) -> list[_Running]:
+        """Wait a moment, pass on what the jobs say, and return those whose process has ended."""
+        pipes = {running.pipe: running for running in self._running if not running.pipe.closed}
+        sentinels = [running.process.sentinel for running in self._running]
+        for ready in wait([*pipes, *sentinels], timeout=POLL_SECONDS):
+            if isinstance(ready, Connection):
+                self._hear(pipes[ready])
+        ended = [running for running in self._running if not running.process.is_alive()]
+        for running in ended:
+            while not running.pipe.closed and running.pipe.poll():
+                self._hear(running)
+        return ended
+
+    def _hear(self, running: _Running) -> None:
+        try:
+            message = pickle.loads(running.pipe.recv_bytes())
+        except (EOFError, OSError):
+            running.pipe.close()
+            return
+        if isinstance(message, Progress):
+            self.view.progressed(running.job, message.facts)
+        else:
+            running.message = message
+
+    def _settle(self, running: _Running, results: dict[int, Ended]) -> None:
+        running.process.join()
+        running.pipe.close()
+        how: How = running.message or Died(running.process.exitcode or 0)
+        running.process.close()
+        self._running.remove(running)
+        self._free.append(running.slot)
+        seconds = time.monotonic() - running.started
+        again = not self._stop and running.tries <= self.rules.retries and self.rules.is_machine_fault(how)
+        ended = Ended(running.job, how, running.tries, seconds)
+        self.view.ended(ended, again=again)
+        if again:
+            self._waiting.append((running.number, running.tries + 1))
+            return
+        results[running.number] = ended
+        if self.rules.stop_on_failure and not isinstance(how, Returned):
+            self._no_more(f"{running.job.name} failed and study.on_failure=stop")
+
+    def _no_more(self, reason: str) -> None:
+        if self._stop is None:
+            self._stop = reason
+            self.view.stopping(reason)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """SIGINT and SIGTERM: the first is passed on to the running jobs, the second kills them."""
+
+        def interrupt(number: int, _frame: Any) -> None:
+            again = self.interrupted_by is not None
+            self.interrupted_by = self.interrupted_by or number
+            for running in list(self._running):
+                if running.process.pid is not None:
+                    with suppress(ProcessLookupError):
+                        os.kill(running.process.pid, signal.SIGKILL if again else number)
+            if not again:
+                self._no_more("interrupted")
+
+        before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

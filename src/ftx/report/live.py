@@ -1,0 +1,169 @@
+"""Jobs of a pool as they run: a table on a terminal, plain lines elsewhere."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+Clock = Callable[[], float]
+
+
+class _Named(Protocol):
+    """A job or a slot."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class _Ended(Protocol):
+    """How a job ended; `how` holds a value, an error, a status or a reason."""
+
+    @property
+    def job(self) -> _Named: ...
+    @property
+    def how(self) -> Any: ...
+    @property
+    def tries(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
+
+
+@dataclass
+class _Row:
+    slot: str
+    started: float
+    step: int = 0
+    total: int = 0
+    loss: float | None = None
+    first_step: float | None = None
+
+    def seconds_left(self, now: float) -> float | None:
+        """By the steps so far; what came before the first says nothing of how long one takes."""
+        if self.first_step is None or self.step < 2:
+            return None
+        return (now - self.first_step) / (self.step - 1) * (self.total - self.step)
+
+
+class LiveView:
+    """Told what happens in a pool; a context manager, so that the terminal is always given back."""
+
+    def __init__(self, console: Console, *, total: int, slots: int, clock: Clock = time.monotonic) -> None:
+        self._console = console
+        self._total = total
+        self._slots = slots
+        self._clock = clock
+        self._rows: dict[str, _Row] = {}
+        self._done = 0
+        self._failed = 0
+        self._began = clock()
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        """Show the table, where there is a terminal."""
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the table away."""
+        if self._live is not None:
+            self._live.stop()
+
+    def started(self, job: _Named, slot: _Named) -> None:
+        """A job's process was started."""
+        self._rows[job.name] = _Row(slot.name, self._clock())
+
+    def progressed(self, job: _Named, facts: dict[str, Any]) -> None:
+        """A job said how far it is: step, total, loss."""
+        row = self._rows[job.name]
+        row.step, row.total, row.loss = facts["step"], facts["total"], facts["loss"]
+        if row.first_step is None:
+            row.first_step = self._clock()
+
+    def ended(self, ended: _Ended, *, again: bool) -> None:
+        """A job ended: one line stays on the screen."""
+        self._rows.pop(ended.job.name, None)
+        failed = not hasattr(ended.how, "value")
+        if not again:
+            self._done += not failed
+            self._failed += failed
+        outcome = failure_in_words(ended.how) if failed else value_in_words(ended.how.value)
+        once_more = ", starting it again" if again else ""
+        count = f"[{self._done + self._failed}/{self._total}]"
+        self.say(f"{count} {ended.job.name}: {outcome}{once_more} ({ended.seconds:.1f} s)")
+
+    def stopping(self, reason: str) -> None:
+        """No further job starts."""
+        running = f"; {len(self._rows)} running jobs end first (Ctrl-C again: at once)" if self._rows else ""
+        self.say(f"No further run starts: {reason}{running}")
+
+    def tick(self) -> None:
+        """Draw the table anew."""
+        if self._live is not None:
+            self._live.update(self._table(), refresh=True)
+
+    def say(self, line: str) -> None:
+        """One line that stays."""
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def _table(self) -> Group:
+        now = self._clock()
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        for heading, side in (
+            ("running", "left"),
+            ("slot", "left"),
+            ("step", "right"),
+            ("loss", "right"),
+            ("left", "right"),
+        ):
+            table.add_column(heading, justify="left" if side == "left" else "right")
+        for name, row in self._rows.items():
+            left = row.seconds_left(now)
+            table.add_row(
+                name,
+                row.slot,
+                f"{row.step}/{row.total}" if row.total else "starting",
+                "" if row.loss is None else f"{row.loss:.4f}",
+                "" if left is None else duration(left),
+            )
+        return Group(table, Text(self._counts(now)))
+
+    def _counts(self, now: float) -> str:
+        waiting = self._total - self._done - self._failed - len(self._rows)
+        parts = [f"{len(self._rows)} running", f"{self._done} done", f"{self._failed} failed", f"{waiting} to go"]
+        finished = self._done + self._failed
+        if finished:
+            each = (now - self._began) / finished
+            parts.append(f"about {duration(each * (self._total - finished))} left")
+        return ", ".join(parts)
+
+
+def value_in_words(value: Any) -> str:
+    """What a job returned; Hydra's JobReturn holds the task's value."""
+    inner = getattr(value, "return_value", value)
+    return f"done, {inner:.4f}" if isinstance(inner, float) else "done"
+
+
+def failure_in_words(how: Any) -> str:
+    """Why a job gave no value."""
+    if hasattr(how, "error"):
+        first = (str(how.error).strip().splitlines() or [""])[0]
+        name = type(how.error).__name__
+        return first if name == "RunFailed" else f"{name}: {first}" if first else name
+    return str(how.reason) if hasattr(how, "reason") else f"left with sys.exit({how.status})"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: 42 s, 3.5 min, 2.1 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,113 @@
+"""A study as tables: what it will run, and what has become of it. Differences are for the aggregator to judge."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from ftx.config.values import shown
+from ftx.record.layout import RunDir
+from ftx.record.study_record import StudyRecord, TrialRecord
+
+_MARKS = {"done": "done", "running": "running", "failed": "failed", "missing": "to run"}
+_MOST_REUSED = 10
+
+
+def arms_of(record: StudyRecord) -> dict[str, list[TrialRecord]]:
+    """The trials of every arm, the baseline first."""
+    arms: dict[str, list[TrialRecord]] = {}
+    for trial in record.trials:
+        arms.setdefault(trial.arm, []).append(trial)
+    return dict(sorted(arms.items(), key=lambda item: not item[1][0].is_baseline))
+
+
+def plan_lines(record: StudyRecord, notes: Sequence[str], *, to_run: int) -> Iterator[Any]:
+    """What the study is and what this start will run."""
+    yield arms_table(record)
+    yield from notes
+    reused = [trial for trial in record.trials if trial.reused]
+    if reused:
+        yield f"{len(reused)} finished runs are used again:"
+        yield from (f"  {trial.name}: {trial.run}" for trial in reused[:_MOST_REUSED])
+        if len(reused) > _MOST_REUSED:
+            yield f"  and {len(reused) - _MOST_REUSED} more, see study.json"
+    for trial in record.trials:
+        if trial.state == "missing" and trial.reason and trial.reason.startswith("finished in"):
+            yield f"{trial.name}: {trial.reason}; it is trained anew"
+    counts = {state: sum(trial.state == state for trial in record.trials) for state in _MARKS}
+    rest = counts["missing"] + counts["failed"] - to_run
+    budget = f"; study.max_runs leaves {rest} for another time" if rest > 0 else ""
+    yield (
+        f"{len(record.trials)} runs: {counts['done']} finished, {counts['running']} running elsewhere, "
+        f"{to_run} to run now{budget}"
+    )
+
+
+def arms_table(record: StudyRecord) -> Table:
+    """A row an arm: what it changes, and the state of its replicates."""
+    replicates = ", ".join(f"{key}={','.join(map(str, values))}" for key, values in record.replicates.items())
+    metric = record.metric
+    title = f"Study {record.study}: {record.design}, {replicates}, {metric['name']} ({metric['direction']})"
+    table = Table(title=title, title_justify="left")
+    for heading in ("factor", "level", *record_replicates(record)):
+        table.add_column(heading)
+    for trials in arms_of(record).values():
+        first = trials[0]
+        by_replicate = {str(trial.replicate): trial for trial in trials}
+        states = [
+            _MARKS[by_replicate[name].state] if name in by_replicate else "-" for name in record_replicates(record)
+        ]
+        table.add_row(*_role(record, first), *states)
+    return table
+
+
+def record_replicates(record: StudyRecord) -> list[str]:
+    """Every replicate of the study, as its trials name it."""
+    return list(dict.fromkeys(str(trial.replicate) for trial in record.trials))
+
+
+def _role(record: StudyRecord, trial: TrialRecord) -> tuple[str, str]:
+    if trial.is_baseline:
+        values = ", ".join(f"{factor['name']}={_shown(factor['baseline'])}" for factor in record.factors)
+        return "baseline", values
+    if trial.factor is not None:
+        return trial.factor, _shown(trial.level)
+    return "+".join(trial.levels), ", ".join(_shown(level) for level in trial.levels.values())
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={item}" for key, item in value.items())
+    return shown(value)
+
+
+def closing_lines(record: StudyRecord, command: str, planned: Sequence[str]) -> Iterator[Any]:
+    """What has become of the study; failures with where their tracebacks are; how to go on."""
+    mine = [trial for trial in record.trials if trial.name in set(planned)]
+    counts = {state: sum(trial.state == state for trial in mine) for state in _MARKS}
+    unsuccessful = [trial for trial in mine if trial.state in ("failed", "missing") and (trial.reason or trial.run)]
+    if unsuccessful:
+        yield failures_table(unsuccessful)
+    running = f", {counts['running']} running" if counts["running"] else ""
+    missing = [trial.name for trial in mine if trial.state == "missing"]
+    yield (
+        f"Study {record.study}: {counts['done']} of {len(mine)} runs finished, {counts['failed']} failed, "
+        f"{counts['missing']} missing{running}"
+    )
+    if missing:
+        yield f"Missing: {'; '.join(missing)}"
+    yield f"Study directory: multirun/{record.study}"
+    if counts["failed"] or counts["missing"]:
+        yield f"To go on, the same command: {command}"
+
+
+def failures_table(trials: Sequence[TrialRecord]) -> Table:
+    """A row an unsuccessful trial."""
+    table = Table(title="Unsuccessful runs", title_justify="left")
+    for heading in ("run", "status", "reason", "log and traceback"):
+        table.add_column(heading, overflow="fold")
+    for trial in trials:
+        log = str(RunDir(Path(trial.run)).log) if trial.run else ""
+        table.add_row(trial.name, trial.status or "not run", trial.reason or "", log)
+    return table

@@ -1,0 +1,234 @@
+"""study.json as a study goes on: merged with what earlier launches wrote, its states read from outputs/."""
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ftx.config.keys import flat
+from ftx.errors import ConfigError
+from ftx.job.hardware import device_facts
+from ftx.record.labbook import append_entry
+from ftx.record.layout import StudyDir, safe_name
+from ftx.record.ledger import FoundRun, Ledger
+from ftx.record.provenance import package_versions, sources_sha256
+from ftx.record.run_record import RunRecord, labbook_entry
+from ftx.record.study_record import StudyRecord, TrialRecord
+from ftx.study.planning import StudyPlan, Trial
+from ftx.study.states import VERSIONS, State, Surroundings, Wanted, state_of, watched_keys
+
+MULTIRUN = Path("multirun")
+
+
+def study_dir(name: str) -> StudyDir:
+    """Where the study of this name lives, below the folder ftx is started in."""
+    return StudyDir(MULTIRUN / name)
+
+
+def surroundings(device: str) -> Surroundings:
+    """This machine's, for runs on a resolved device."""
+    import ftx
+
+    facts = device_facts(device)
+    return Surroundings(
+        sources_sha256(Path(str(ftx.__file__)).parent),
+        package_versions(VERSIONS),
+        (facts["accelerator"], facts["device_name"]),
+    )
+
+
+def states_of(plan: StudyPlan, ledger: Ledger, now: float) -> list[State]:
+    """The state of every planned trial."""
+    by_fingerprint = ledger.by_fingerprint()
+    here = surroundings(plan.baseline.hardware.device)
+    changed = [change.key for arm in plan.design.arms for change in arm.changes]
+    watched = watched_keys(changed)
+    return [
+        state_of(
+            Wanted(trial.fingerprint, _values(trial, watched)),
+            by_fingerprint.get(trial.fingerprint["train"], []),
+            here,
+            reuse=plan.study.reuse,
+            study=plan.name,
+            now=now,
+        )
+        for trial in plan.trials
+    ]
+
+
+def _values(trial: Trial, keys: Sequence[str]) -> dict[str, Any]:
+    settings = flat(asdict(trial.config), whole=("custom",))
+    return {key: settings[key] for key in keys}
+
+
+def opened(plan: StudyPlan, states: Sequence[State], folder: StudyDir) -> StudyRecord:
+    """The study's record with this plan's trials in it, on top of what earlier launches wrote.
+
+    Raises:
+        ConfigError: the folder holds a study with another baseline.
+    """
+    record = _fresh(plan)
+    if folder.record.is_file():
+        earlier = StudyRecord.read(folder.record)
+        _refuse_other_baseline(earlier, record, folder)
+        record.launches = earlier.launches
+        record.factors = _merged_factors(earlier.factors, record.factors)
+        for key, values in earlier.replicates.items():
+            known = record.replicates.setdefault(key, [])
+            record.replicates[key] = values + [value for value in known if value not in values]
+        record.trials = earlier.trials
+    for trial, state in zip(plan.trials, states, strict=True):
+        _put(record, trial_record(plan, trial, state))
+    return record
+
+
+def trial_record(plan: StudyPlan, trial: Trial, state: State) -> TrialRecord:
+    """One trial as study.json and the plan's JSON show it."""
+    differing = list(trial.arm.levels)
+    alone = differing[0] if len(differing) == 1 else None
+    values = {key: _as_json(value) for key, value in trial.replicate.values.items()}
+    made_by = (state.found.record.made_by or {}).get("study") if state.found else None
+    return TrialRecord(
+        arm=trial.arm.label,
+        factor=alone,
+        level=plan.typed_level(alone, trial.arm) if alone else None,
+        levels={name: plan.typed_level(name, trial.arm) for name in differing},
+        is_baseline=trial.arm.is_baseline,
+        replicate=next(iter(values.values())) if len(values) == 1 else trial.replicate.label,
+        replicates=values,
+        overrides=list(trial.overrides),
+        fingerprint=dict(trial.fingerprint),
+        state=state.state,
+        status=state.status,
+        reason=state.reason,
+        run=str(state.found.run.path) if state.found else None,
+        reused=state.state == "done" and made_by != plan.name,
+    )
+
+
+def link_runs(record: StudyRecord, folder: StudyDir) -> None:
+    """A link to the run of each trial, by arm and replicate; where links cannot be made, study.json has the paths."""
+    with suppress(OSError):
+        folder.links.mkdir(exist_ok=True)
+        for trial in record.trials:
+            link = folder.links / safe_name(trial.name)
+            if trial.run is None:
+                link.unlink(missing_ok=True)
+                continue
+            target = os.path.relpath(trial.run, folder.links)
+            if not (link.is_symlink() and str(link.readlink()) == target):
+                link.unlink(missing_ok=True)
+                link.symlink_to(target)
+
+
+def close_dead_runs(states: Sequence[State], labbook: str | None) -> list[FoundRun]:
+    """Write `killed` into the records of runs whose process is gone, and enter them into the lab book."""
+    dead = [
+        state.found
+        for state in states
+        if state.found is not None and state.status == "killed" and state.found.record.status == "running"
+    ]
+    for found in dead:
+        reason = next(state.reason for state in states if state.found is found)
+        found.record.status, found.record.error = "killed", reason
+        found.record.write(found.run)
+        if labbook is not None:
+            append_entry(Path(labbook), labbook_entry(found.record))
+    return dead
+
+
+def value_of(record: RunRecord) -> float | None:
+    """The primary metric on validation, which is what arms are chosen by."""
+    value = record.result["validation_value"]
+    return None if value is None else float(value)
+
+
+def _fresh(plan: StudyPlan) -> StudyRecord:
+    study = plan.study
+    metric = plan.baseline.metric
+    return StudyRecord(
+        study=plan.name,
+        design=plan.design.kind,
+        factors=[
+            {
+                "name": factor.name,
+                "keys": list(factor.keys),
+                "levels": [_level(plan, factor.name, level.label) for level in factor.levels],
+                "baseline": _baseline_value(plan, factor.keys),
+                "baseline_level": plan.design.baseline_levels[factor.name],
+            }
+            for factor in plan.design.factors
+        ],
+        baseline={
+            "overrides": list(plan.fixed),
+            "fingerprint": plan.fingerprint,
+            "config": asdict(plan.baseline),
+        },
+        replicates={
+            key: list(dict.fromkeys(_as_json(replicate.values[key]) for replicate in plan.design.replicates))
+            for key in study.replicates
+        },
+        metric={"name": metric.name, "direction": metric.direction, "at": metric.at},
+        budget={"max_runs": study.max_runs, "max_hours": study.max_hours},
+    )
+
+
+def _level(plan: StudyPlan, factor: str, label: str) -> dict[str, Any]:
+    arm = next((arm for arm in plan.design.arms if factor in arm.levels and arm.levels[factor].label == label), None)
+    is_baseline = label == plan.design.baseline_levels[factor]
+    keys = next(each.keys for each in plan.design.factors if each.name == factor)
+    value = plan.typed_level(factor, arm) if arm is not None else _baseline_value(plan, keys)
+    return {"level": value, "label": label, "is_baseline": is_baseline}
+
+
+def _baseline_value(plan: StudyPlan, keys: Sequence[str]) -> Any:
+    settings = flat(asdict(plan.baseline), whole=("custom",))
+    values = {key: settings.get(key, plan.options.get(key)) for key in keys}
+    return values if len(keys) > 1 else next(iter(values.values()))
+
+
+def _refuse_other_baseline(earlier: StudyRecord, record: StudyRecord, folder: StudyDir) -> None:
+    if earlier.baseline["fingerprint"] == record.baseline["fingerprint"]:
+        return
+    before = flat(earlier.baseline["config"], whole=("custom",))
+    after = flat(record.baseline["config"], whole=("custom",))
+    differing = [f"{key} {before.get(key)} -> {after[key]}" for key in after if before.get(key) != after[key]]
+    if earlier.design != record.design:
+        differing.insert(0, f"study.design {earlier.design} -> {record.design}")
+    what = ", ".join(differing[:6]) or "the factors, or the content of data or model files"
+    raise ConfigError(
+        [
+            f"study.name={record.study}: {folder.record} holds a study with another baseline ({what}); "
+            "its runs and these could not be compared. Give this one another study.name"
+        ]
+    )
+
+
+def _merged_factors(earlier: list[dict[str, Any]], now: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    merged = {factor["name"]: factor for factor in earlier}
+    for factor in now:
+        known = merged.get(factor["name"])
+        if known is not None:
+            labels = {level["label"] for level in factor["levels"]}
+            factor["levels"] = [level for level in known["levels"] if level["label"] not in labels] + factor["levels"]
+        merged[factor["name"]] = factor
+    return list(merged.values())
+
+
+def _put(record: StudyRecord, trial: TrialRecord) -> None:
+    for position, known in enumerate(record.trials):
+        if known.name == trial.name:
+            record.trials[position] = trial
+            return
+    record.trials.append(trial)
+
+
+def _as_json(text: str) -> Any:
+    """A replicate's value as typed, as a number where it is one."""
+    kinds: tuple[Callable[[str], Any], ...] = (int, float)
+    for kind in kinds:
+        with suppress(ValueError):
+            return kind(text)
+    return text

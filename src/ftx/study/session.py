@@ -1,0 +1,164 @@
+"""A study from its plan to its last table: lock, launch what is missing, keep book, whatever happens."""
+
+import shlex
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+from rich.console import Console
+
+from ftx.config.command_line import as_hydra_reads, quoted
+from ftx.errors import FtxError, StudyRunning
+from ftx.job.task import ARM, STUDY
+from ftx.record.labbook import refuse_unwritable
+from ftx.record.layout import StudyDir, safe_name
+from ftx.record.ledger import Ledger
+from ftx.record.provenance import process_identity
+from ftx.record.run_record import utc_date
+from ftx.record.study_record import StudyRecord
+from ftx.report.study import closing_lines, plan_lines
+from ftx.study.book import close_dead_runs, link_runs, opened, states_of, study_dir
+from ftx.study.planning import StudyPlan, Trial
+from ftx.study.states import State
+
+Launch = Callable[[Sequence[str]], None]
+"""Starts Hydra with these overrides besides the person's own."""
+
+
+@contextmanager
+def locked(folder: StudyDir) -> Iterator[None]:
+    """Hold the study's lock. Raises StudyRunning.
+
+    The lock is the system's (flock), given back when the process ends however it ends; it works between hosts
+    where their shared file system passes such locks on, as NFS 4 does.
+    """
+    folder.path.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.lock, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise StudyRunning(f"{folder.path}: this study is already running{_by_whom(folder)}") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def run_study(plan: StudyPlan, command: Sequence[str], launch: Launch, console: Console) -> tuple[StudyRecord, int]:
+    """Run what is missing of the study; its record afterwards, and the exit status.
+
+    Raises:
+        StudyRunning: another process runs it.
+        ConfigError: its folder holds a study with another baseline.
+        KeyboardInterrupt, Interrupted: after the record was closed.
+    """
+    folder = study_dir(plan.name)
+    root = Path(plan.baseline.output_root)
+    refuse_unwritable(plan.baseline.labbook)
+    with locked(folder):
+        ledger = Ledger.scan(root)
+        states = states_of(plan, ledger, time.time())
+        record = opened(plan, states, folder)
+        for dead in close_dead_runs(states, plan.baseline.labbook):
+            _log(folder, f"{dead.run.path}: killed, {dead.record.error}")
+        to_run = _within_budget(plan, _unfinished(plan, states))
+        for line in plan_lines(record, plan.notes, to_run=len(to_run)):
+            _say(console, line)
+        _begin(record, plan, to_run, command)
+        record.write(folder)
+        _log(folder, f"started: {shlex.join(command)}; {len(to_run)} runs to do")
+        interrupted: BaseException | None = None
+        try:
+            if to_run:
+                launch(
+                    [f"hydra.sweep.dir={quoted(str(folder.path))}", f"hydra.sweeper.plan={quoted(str(folder.record))}"]
+                )
+        except (KeyboardInterrupt, SystemExit) as error:
+            interrupted = error
+        record = _closed(plan, folder, interrupted)
+    for line in closing_lines(record, shlex.join(command), [trial.name for trial in plan.trials]):
+        _say(console, line)
+    if interrupted is not None:
+        raise interrupted
+    wanted = {trial.name for trial in plan.trials}
+    failed = [trial for trial in record.trials if trial.name in wanted and trial.state == "failed"]
+    died = record.launches[-1]["failures"]
+    return record, int(bool(failed or died))
+
+
+def _unfinished(plan: StudyPlan, states: Sequence[State]) -> list[Trial]:
+    return [trial for trial, state in zip(plan.trials, states, strict=True) if state.state in ("failed", "missing")]
+
+
+def _within_budget(plan: StudyPlan, trials: list[Trial]) -> list[Trial]:
+    return trials[: plan.study.max_runs]
+
+
+def _begin(record: StudyRecord, plan: StudyPlan, to_run: Sequence[Trial], command: Sequence[str]) -> None:
+    record.launches.append(
+        {
+            "date": utc_date(datetime.now(UTC)),
+            "command": list(command),
+            "process": process_identity(),
+            "replicate_top": plan.study.replicate_top,
+            "to_run": [trial.name for trial in to_run],
+            "jobs": [job_overrides(plan, trial) for trial in to_run],
+            "failures": [],
+            "ended": None,
+        }
+    )
+
+
+def job_overrides(plan: StudyPlan, trial: Trial) -> list[str]:
+    """What Hydra needs to start the trial: its own overrides, and its role, which is Hydra's business only."""
+    return [
+        *(as_hydra_reads(word) for word in trial.overrides),
+        f"hydra.sweep.subdir={quoted(f'jobs/{safe_name(trial.name)}')}",
+        f"hydra.job.name={quoted(trial.name)}",
+        f"++hydra.job.env_set.{STUDY}={quoted(plan.name)}",
+        f"++hydra.job.env_set.{ARM}={quoted(trial.arm.label)}",
+    ]
+
+
+def _closed(plan: StudyPlan, folder: StudyDir, interrupted: BaseException | None) -> StudyRecord:
+    """Read from outputs/ what has become of every trial, and write it down."""
+    states = states_of(plan, Ledger.scan(Path(plan.baseline.output_root)), time.time())
+    for dead in close_dead_runs(states, plan.baseline.labbook):
+        _log(folder, f"{dead.run.path}: killed, {dead.record.error}")
+    record = opened(plan, states, folder)
+    launch = record.launches[-1]
+    launch["ended"] = utc_date(datetime.now(UTC))
+    launch["interrupted"] = None if interrupted is None else type(interrupted).__name__
+    reasons = {failure["job"]: failure["reason"] for failure in launch["failures"]}
+    for trial in record.trials:
+        if trial.run is None and trial.name in reasons:
+            trial.reason = reasons[trial.name]
+    record.write(folder)
+    link_runs(record, folder)
+    for trial in record.trials:
+        _log(folder, f"{trial.name}: {trial.state}{f', {trial.reason}' if trial.reason else ''} {trial.run or ''}")
+    return record
+
+
+def _by_whom(folder: StudyDir) -> str:
+    try:
+        launch = StudyRecord.read(folder.record).launches[-1]
+    except (FtxError, IndexError):
+        return ""
+    return f" (process {launch['process']['pid']} on {launch['process']['host']}, since {launch['date']})"
+
+
+def _log(folder: StudyDir, line: str) -> None:
+    with folder.log.open("a", encoding="utf-8") as file:
+        file.write(f"{utc_date(datetime.now(UTC))} {line}\n")
+
+
+def _say(console: Console, line: Any) -> None:
+    if isinstance(line, str):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    else:
+        console.print(line)

@@ -1,0 +1,129 @@
+"""What has become of each trial, out of the run directories alone, whoever made them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ftx.config.fingerprint import NEITHER
+from ftx.config.keys import flat
+from ftx.record.ledger import FoundRun
+from ftx.record.run_record import RunRecord
+
+STATE_OF_STATUS = {
+    "finished": "done",
+    "running": "running",
+    "failed": "failed",
+    "diverged": "failed",
+    "out_of_memory": "failed",
+    "interrupted": "missing",
+    "killed": "missing",
+}
+"""A setting that fails is a result; an interrupted or killed run only has not happened yet."""
+
+VERSIONS = ("torch", "transformers", "trl", "peft", "accelerate")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What must be the same for a finished run to stand for one that would be trained now."""
+
+    ftx_sources: str | None
+    versions: Mapping[str, str | None]
+    device: tuple[str | None, str | None]
+    """Accelerator and device name."""
+
+    @classmethod
+    def of(cls, record: RunRecord) -> "Surroundings":
+        """Those of a recorded run."""
+        return cls(
+            record.code.get("ftx", {}).get("sources"),
+            {name: record.versions.get(name) for name in VERSIONS},
+            (record.hardware["accelerator"], record.hardware["device_name"]),
+        )
+
+    def differences(self, other: "Surroundings") -> list[str]:
+        """What differs, in words: `torch 2.12 (here 2.13)`."""
+        found = [] if self.ftx_sources == other.ftx_sources else ["ftx's own code"]
+        found += [
+            f"{name} {other.versions.get(name)} (here {version})"
+            for name, version in self.versions.items()
+            if other.versions.get(name) != version
+        ]
+        if self.device != other.device:
+            found.append(f"device {other.device[1] or other.device[0]}")
+        return found
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What identifies a trial's run."""
+
+    fingerprint: Mapping[str, str]
+    unhashed: Mapping[str, Any]
+    """Keys that arms change outside the fingerprint, with this trial's values: a run must agree in them."""
+
+
+@dataclass(frozen=True)
+class State:
+    """A trial's state (STATES of the study record), and the run it comes from."""
+
+    state: str
+    status: str | None = None
+    reason: str | None = None
+    found: FoundRun | None = None
+
+
+def watched_keys(changed: Sequence[str]) -> list[str]:
+    """Of the keys that the arms of a study change, those that no fingerprint holds."""
+    return sorted({key for key in changed if key in NEITHER})
+
+
+def state_of(
+    wanted: Wanted, candidates: Sequence[FoundRun], here: Surroundings, *, reuse: str, study: str, now: float
+) -> State:
+    """The state of a trial.
+
+    Args:
+        wanted: fingerprints and other keys of the trial.
+        candidates: runs of the same `train` fingerprint, newest first.
+        here: what a run would be trained with now.
+        reuse: same, any or never (study.reuse).
+        study: whose own finished runs count under `never` too.
+        now: seconds since 1970, to tell whether a silent run on another host is alive.
+    """
+    fitting = [found for found in candidates if _agrees(found.record, wanted.unhashed)]
+    finished = [found for found in fitting if found.record.status == "finished"]
+    usable = [found for found in finished if not unusable(found.record, wanted, here, reuse=reuse, study=study)]
+    own = [found for found in usable if (found.record.made_by or {}).get("study") == study]
+    for found in (*own, *usable):
+        return State("done", "finished", found.record.stop_reason, found)
+    others = [_unfinished(found, now) for found in fitting if found.record.status != "finished"]
+    for state in others:
+        if state.state == "running":
+            return state
+    if finished:
+        why = unusable(finished[0].record, wanted, here, reuse=reuse, study=study)
+        return State("missing", None, f"finished in {finished[0].run.path}, {why}", None)
+    return others[0] if others else State("missing")
+
+
+def _unfinished(found: FoundRun, now: float) -> State:
+    status, reason = found.status(now)
+    return State(STATE_OF_STATUS[status], status, reason, found)
+
+
+def unusable(record: RunRecord, wanted: Wanted, here: Surroundings, *, reuse: str, study: str) -> str | None:
+    """Why a finished run of the same `train` fingerprint does not stand for the trial; None: it does."""
+    if record.fingerprint["evaluation"] != wanted.fingerprint["evaluation"]:
+        return "but evaluated on other rows or by other scores"
+    if reuse == "any":
+        return None
+    if reuse == "never" and (record.made_by or {}).get("study") != study:
+        return "but study.reuse=never"
+    differences = here.differences(Surroundings.of(record))
+    return f"with other {', '.join(differences)}" if differences else None
+
+
+def _agrees(record: RunRecord, unhashed: Mapping[str, Any]) -> bool:
+    config = flat(record.config, whole=("custom",))
+    return all(config.get(key) == value for key, value in unhashed.items())

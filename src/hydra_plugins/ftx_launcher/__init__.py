@@ -1,0 +1,1 @@
+"""Hydra launcher `pool`: every job in a process of its own."""

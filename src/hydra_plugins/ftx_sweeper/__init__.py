@@ -1,0 +1,1 @@
+"""Hydra sweeper `ofat`: one factor at a time."""
