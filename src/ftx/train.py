@@ -189,10 +189,10 @@ def start(arguments: Sequence[str]) -> int:
 
 
 def _interrupted_status(error: BaseException) -> int | None:
-    if isinstance(error, KeyboardInterrupt):
+    status = getattr(error, "exit_status", None)  # a run's own ending, or the pool's
+    if status is None and isinstance(error, KeyboardInterrupt):
         return 130
-    status = getattr(error, "exit_status", None)  # ftx.job.endings.Interrupted
-    return int(status) if status is not None else None
+    return None if status is None else int(status)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, special  # type: ignore[import-untyped]
+from scipy import optimize, special
 
 Array = npt.NDArray[np.float64]
 

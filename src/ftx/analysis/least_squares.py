@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg  # type: ignore[import-untyped]
+from scipy import linalg
 
 from ftx.analysis.distributions import Array
 from ftx.analysis.error import AnalysisError

@@ -80,9 +80,9 @@ def arm_effects(
     for arm in compared.keys() & found.keys():
         found[arm] = Effect(found[arm].effect)  # the pool's variance does not hold for it
     found.update(_holm_effects({arm: test for arm, test in compared.items() if test is not None}, alpha))
-    for arm in degenerate:
+    for arm in runs:
         shared = runs[arm].shared_with(runs[baseline])
-        if shared:
+        if arm != baseline and arm not in found and shared:
             gaps = [runs[arm].values[seed] - runs[baseline].values[seed] for seed in shared]
             found[arm] = Effect(float(np.mean(gaps)))
     return found

@@ -22,8 +22,12 @@ def _correlation(a: Array, b: Array) -> float | None:
     shared = np.isfinite(a) & np.isfinite(b)
     if shared.sum() < _FEWEST_SHARED:
         return None
-    x, y = a[shared] - a[shared].mean(), b[shared] - b[shared].mean()
-    scale = float(np.sqrt((x @ x) * (y @ y)))
-    # Constant values leave a rounding error that correlates with anything.
-    floor = 1e-24 * x.size * float(np.max(np.abs(a[shared]))) * float(np.max(np.abs(b[shared])))
-    return float(x @ y) / scale if scale > floor else None
+    x, y = _deviations(a[shared]), _deviations(b[shared])
+    return float(x @ y) / float(np.sqrt((x @ x) * (y @ y))) if x.any() and y.any() else None
+
+
+def _deviations(values: Array) -> Array:
+    """From the mean; all 0 where the values are constant, whose rounding error would correlate with anything."""
+    deviations = values - values.mean()
+    constant = float(np.max(np.abs(deviations))) <= 1e-12 * float(np.max(np.abs(values)))
+    return np.zeros_like(deviations) if constant else deviations

@@ -93,7 +93,7 @@ def typed_value(value: Any) -> str:
         return "{" + ",".join(f"{name}:{typed_value(item)}" for name, item in value.items()) + "}"
     if isinstance(value, str):
         return value if _stays_itself(value) else quoted(value)
-    return str(value)
+    return shown(value)
 
 
 def _stays_itself(text: str) -> bool:

@@ -77,7 +77,7 @@ class Composed:
 
     def settings(self) -> Settings:
         """Both by dotted name, for the design of a study."""
-        return Settings(flat(self.typed, whole=WHOLE), flat(asdict(self.config), whole=WHOLE))
+        return Settings(flat(self.typed), flat(asdict(self.config)))
 
 
 class Composer:

@@ -9,9 +9,9 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 
 from ftx.config.keys import GROUPS, flat, is_free, schema_keys, section_names, unknown_key
-from ftx.config.values import shown, value_problem
+from ftx.config.values import shown, type_in_words, value_problem
 
-_NEVER_SWEPT = ("study", "debug", "name", "notes", "hypothesis", "output_root", "labbook")
+_NEVER_SWEPT = ("name", "notes", "hypothesis", "output_root", "labbook")
 _NOT_OURS = ("hydra.run.dir", "hydra.job.chdir", "hydra.output_subdir", "hydra.mode")
 
 
@@ -34,53 +34,78 @@ def override_problems(overrides: Sequence[str], options: Mapping[str, Sequence[s
 
 
 def _override_problems(override: Override, options: Mapping[str, Sequence[str]], *, multirun: bool) -> Iterator[str]:
-    name = override.key_or_group
-    swept = override.is_sweep_override()
+    name, typed = override.key_or_group, override.input_line
     if name in _NOT_OURS:
         yield f"{name}: ftx makes its run directories itself (output_root=FOLDER, name=NAME), and stays where it starts"
-    if swept and not override.is_discrete_sweep():
-        return  # an interval, for a sweeper that searches; ftx's own refuses it (split_axes)
-    if swept and multirun and (name in _NEVER_SWEPT or name.startswith(("study.", "hydra.", "hydra/"))):
-        yield f"{override.input_line}: a study does not vary {name}; give it one value"
-        return
-    if name == "hydra" or name.startswith(("hydra.", "hydra/")) or is_free(name):
-        return
+    if override.is_sweep_override():
+        problem = _sweep_problem(override, multirun=multirun)
+        if problem is not None:
+            yield problem
+            return
+    if is_hydras(name) or is_free(name) or (override.is_sweep_override() and not override.is_discrete_sweep()):
+        return  # an interval is for a sweeper that searches; ftx's own refuses it (split_axes)
     if (name == "study" or name.startswith("study.")) and not multirun:
-        yield f"{override.input_line}: a study is several runs; add -m"
+        yield f"{typed}: a study is several runs; add -m"
     elif override.is_delete():
         yield f"~{name}: settings cannot be removed; give it another value (null where that is allowed)"
-    elif swept and not multirun:
-        typed = str(override.input_line).partition("=")[2]
-        yield (
-            f"{name}={typed} lists several values: add -m to run each of them, or write one list as {name}=[{typed}]"
-        )
     else:
-        values = list(override.sweep_iterator()) if swept else [override.value()]
-        for value in values:
+        for value in override.sweep_iterator() if override.is_sweep_override() else [override.value()]:
             if name in GROUPS and not isinstance(value, dict):
                 yield from _option_problems(name, value, options[name])
             else:
-                yield from _value_problems(name, value, swept=swept)
+                yield from _value_problems(name, value)
 
 
-def _value_problems(name: str, value: Any, *, swept: bool) -> Iterator[str]:
+def is_hydras(name: str) -> bool:
+    """Whether a key or group is for Hydra itself."""
+    return name == "hydra" or name.startswith(("hydra.", "hydra/"))
+
+
+def _sweep_problem(override: Override, *, multirun: bool) -> str | None:
+    """What is wrong with listing several values of this key."""
+    name, typed = override.key_or_group, override.input_line
+    values = str(typed).partition("=")[2]
+    if not multirun:
+        return (
+            f"{name}={values} lists several values: add -m to run each of them, or write one list as {name}=[{values}]"
+        )
+    if name in ("study", "debug"):
+        return f"{typed}: one {name} at a time; start each on its own"
+    if name in _NEVER_SWEPT or name.startswith("study.") or is_hydras(name):
+        return f"{typed}: a study does not vary {name}; give it one value"
+    if _is_list(name) and not all(isinstance(value, list) for value in override.sweep_iterator()):
+        return _list_spelling(name, values)
+    return None
+
+
+def _is_list(name: str) -> bool:
+    return name in schema_keys() and "a list" in type_in_words(schema_keys()[name].type)
+
+
+def _list_spelling(name: str, typed: str) -> str:
+    levels = ",".join(f"[{item.strip()}]" for item in typed.split(","))
+    return (
+        f"{name}={typed}: under -m a comma separates runs, and {name} takes lists; one list is {name}=[{typed}], "
+        f"several levels are {name}={levels}"
+    )
+
+
+def _value_problems(name: str, value: Any) -> Iterator[str]:
     if name in section_names():
         if not isinstance(value, dict):
             yield f"{name} is a group of keys, got {shown(value)}: write {name}.KEY=VALUE"
             return
         for inner, item in flat({name: value}).items():
-            yield from _leaf_problems(inner, item, swept=swept)
+            yield from _leaf_problems(inner, item)
     else:
-        yield from _leaf_problems(name, value, swept=swept)
+        yield from _leaf_problems(name, value)
 
 
-def _leaf_problems(name: str, value: Any, *, swept: bool) -> Iterator[str]:
+def _leaf_problems(name: str, value: Any) -> Iterator[str]:
     if name not in schema_keys():
         yield unknown_key(name)
         return
     problem = value_problem(name, plain_value(value))
-    if problem and swept and not isinstance(value, list) and "a list" in problem:
-        problem = f"{problem}; under -m a bare comma means several runs"
     if problem:
         yield problem
 

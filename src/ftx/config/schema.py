@@ -245,7 +245,7 @@ class StudyConfig:
     slots: str = key("auto", "runs at a time; auto: one a visible GPU, on a CPU the cores over hardware.threads")
     devices_per_job: int = key(1, "GPUs that each run sees", ge=1)
     preload: list[str] = key(
-        ["ftx.job.finetune", "ftx.job.preparation", "transformers.models.llama.modeling_llama"],
+        ["ftx.job.session", "ftx.job.finetune", "transformers.models.llama.modeling_llama"],
         "modules imported once, before the runs",
     )
 

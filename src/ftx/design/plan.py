@@ -74,7 +74,7 @@ class Replicate:
 
 @dataclass(frozen=True)
 class Design:
-    """The arms, the baseline first, and what is crossed with each. `notes` say what may surprise."""
+    """The arms, the baseline first, and what is crossed with each."""
 
     kind: str
     factors: tuple[Factor, ...]
@@ -82,7 +82,8 @@ class Design:
     """The listed level that is the baseline, by factor; None where its value is not among the levels."""
     arms: tuple[Arm, ...]
     replicates: tuple[Replicate, ...]
-    notes: tuple[str, ...]
+    repeated: tuple[tuple[str, str, str], ...]
+    """Levels that were listed and are not arms of their own: factor, the level, the level that it equals."""
 
     @property
     def trials(self) -> list[tuple[Arm, Replicate]]:
@@ -129,7 +130,7 @@ def plan(kind: str, factors: Sequence[Factor], replicates: Sequence[Replicate], 
         {each.factor.name: each.baseline for each in found},
         tuple(arms),
         tuple(replicates),
-        tuple(note for each in found for note in each.notes(base)),
+        tuple((each.factor.name, *pair) for each in found for pair in each.same),
     )
 
 
@@ -141,18 +142,6 @@ class _Distinct:
     levels: tuple[Level, ...]
     baseline: str | None
     same: tuple[tuple[str, str], ...]
-
-    def notes(self, base: Settings) -> Iterator[str]:
-        name = self.factor.name
-        for label, twin in self.same:
-            yield f"{name}={label} is the same setting as {name}={twin}: one level"
-        if self.baseline is None:
-            value = ", ".join(f"{key}={base.resolved[key]}" for key in self.factor.keys if key in base.resolved)
-            listed = ", ".join(level.label for level in self.levels)
-            yield (
-                f"The baseline ({value or f'without {name}'}) is not among the levels of {name} ({listed}); "
-                "it is run too."
-            )
 
 
 def _distinct(factor: Factor, base: Settings, settings: Compose) -> _Distinct:

@@ -20,8 +20,11 @@ class Interrupted(BaseException):
     """SIGINT, SIGTERM or a dead launcher, raised in the main thread so that the run is recorded before it leaves."""
 
     def __init__(self, cause: str, exit_status: int) -> None:
-        super().__init__(cause)
+        super().__init__(cause, exit_status)  # as given, so that it can be pickled
         self.cause, self.exit_status = cause, exit_status
+
+    def __str__(self) -> str:
+        return f"interrupted: {self.cause}"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import psutil
 from ftx.record.git_state import GitState, git_state, is_tracked
 
 __all__ = [
+    "LOADED_SOURCES",
     "STACK",
     "GitState",
     "environment_text",
@@ -61,7 +62,7 @@ def ftx_state() -> dict[str, Any]:
         "commit": state.commit,
         "dirty": state.dirty,
         "reason": state.reason,
-        "sources": sources_sha256(package),
+        "sources": LOADED_SOURCES,
     }
 
 
@@ -73,6 +74,10 @@ def sources_sha256(package: Path) -> str:
         content = files[name].read_bytes()
         digest.update(f"{name}\0{len(content)}\0".encode("utf-8", "surrogateescape") + content)
     return digest.hexdigest()
+
+
+LOADED_SOURCES = sources_sha256(Path(__file__).resolve().parents[1])
+"""ftx's own sources when this process, or the one it was forked from, began to load them; they may change later."""
 
 
 def package_versions(names: Iterable[str]) -> dict[str, str | None]:

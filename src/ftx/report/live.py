@@ -13,6 +13,8 @@ from rich.text import Text
 
 Clock = Callable[[], float]
 
+_SAY_ENOUGH = ("RunFailed", "Interrupted")  # exceptions whose text begins with the run's status
+
 
 class _Named(Protocol):
     """A job or a slot."""
@@ -158,7 +160,7 @@ def failure_in_words(how: Any) -> str:
     if hasattr(how, "error"):
         first = (str(how.error).strip().splitlines() or [""])[0]
         name = type(how.error).__name__
-        return first if name == "RunFailed" else f"{name}: {first}" if first else name
+        return first if name in _SAY_ENOUGH else f"{name}: {first}" if first else name
     return str(how.reason) if hasattr(how, "reason") else f"left with sys.exit({how.status})"
 
 

@@ -1,6 +1,6 @@
 """A study as tables: what it will run, and what has become of it. Differences are for the aggregator to judge."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from ftx.record.layout import RunDir
 from ftx.record.study_record import StudyRecord, TrialRecord
 
 _MARKS = {"done": "done", "running": "running", "failed": "failed", "missing": "to run"}
-_MOST_REUSED = 10
+_MOST_LISTED = 10
 
 
 def arms_of(record: StudyRecord) -> dict[str, list[TrialRecord]]:
@@ -29,12 +29,9 @@ def plan_lines(record: StudyRecord, notes: Sequence[str], *, to_run: int) -> Ite
     reused = [trial for trial in record.trials if trial.reused]
     if reused:
         yield f"{len(reused)} finished runs are used again:"
-        yield from (f"  {trial.name}: {trial.run}" for trial in reused[:_MOST_REUSED])
-        if len(reused) > _MOST_REUSED:
-            yield f"  and {len(reused) - _MOST_REUSED} more, see study.json"
-    for trial in record.trials:
-        if trial.state == "missing" and trial.reason and trial.reason.startswith("finished in"):
-            yield f"{trial.name}: {trial.reason}; it is trained anew"
+        yield from _some(f"  {trial.name}: {trial.run}" for trial in reused)
+    other = [trial for trial in record.trials if trial.state == "missing" and trial.status == "finished"]
+    yield from _some(f"{trial.name}: {trial.reason}; it is trained anew" for trial in other)
     counts = {state: sum(trial.state == state for trial in record.trials) for state in _MARKS}
     rest = counts["missing"] + counts["failed"] - to_run
     budget = f"; study.max_runs leaves {rest} for another time" if rest > 0 else ""
@@ -44,27 +41,28 @@ def plan_lines(record: StudyRecord, notes: Sequence[str], *, to_run: int) -> Ite
     )
 
 
+def _some(lines: Iterable[str]) -> Iterator[str]:
+    """The first few lines, and how many more there are."""
+    lines = list(lines)
+    yield from lines[:_MOST_LISTED]
+    if len(lines) > _MOST_LISTED:
+        yield f"  and {len(lines) - _MOST_LISTED} more; --json lists all"
+
+
 def arms_table(record: StudyRecord) -> Table:
-    """A row an arm: what it changes, and the state of its replicates."""
+    """A row an arm: its level, and how many of its replicates are where."""
     replicates = ", ".join(f"{key}={','.join(map(str, values))}" for key, values in record.replicates.items())
     metric = record.metric
     title = f"Study {record.study}: {record.design}, {replicates}, {metric['name']} ({metric['direction']})"
     table = Table(title=title, title_justify="left")
-    for heading in ("factor", "level", *record_replicates(record)):
-        table.add_column(heading)
+    table.add_column("factor", overflow="fold")
+    table.add_column("level", overflow="fold")
+    for heading in _MARKS.values():
+        table.add_column(heading, justify="right")
     for trials in arms_of(record).values():
-        first = trials[0]
-        by_replicate = {str(trial.replicate): trial for trial in trials}
-        states = [
-            _MARKS[by_replicate[name].state] if name in by_replicate else "-" for name in record_replicates(record)
-        ]
-        table.add_row(*_role(record, first), *states)
+        counts = [sum(trial.state == state for trial in trials) for state in _MARKS]
+        table.add_row(*_role(record, trials[0]), *(str(count) if count else "" for count in counts))
     return table
-
-
-def record_replicates(record: StudyRecord) -> list[str]:
-    """Every replicate of the study, as its trials name it."""
-    return list(dict.fromkeys(str(trial.replicate) for trial in record.trials))
 
 
 def _role(record: StudyRecord, trial: TrialRecord) -> tuple[str, str]:
@@ -82,11 +80,15 @@ def _shown(value: Any) -> str:
     return shown(value)
 
 
-def closing_lines(record: StudyRecord, command: str, planned: Sequence[str]) -> Iterator[Any]:
+def closing_lines(record: StudyRecord, command: str, planned: Collection[str]) -> Iterator[Any]:
     """What has become of the study; failures with where their tracebacks are; how to go on."""
-    mine = [trial for trial in record.trials if trial.name in set(planned)]
+    mine = [trial for trial in record.trials if trial.name in planned]
     counts = {state: sum(trial.state == state for trial in mine) for state in _MARKS}
-    unsuccessful = [trial for trial in mine if trial.state in ("failed", "missing") and (trial.reason or trial.run)]
+    unsuccessful = [
+        trial
+        for trial in mine
+        if trial.state in ("failed", "missing") and trial.status != "finished" and (trial.reason or trial.run)
+    ]
     if unsuccessful:
         yield failures_table(unsuccessful)
     running = f", {counts['running']} running" if counts["running"] else ""

@@ -1,7 +1,8 @@
 """study.json as a study goes on: merged with what earlier launches wrote, its states read from outputs/."""
 
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -13,8 +14,8 @@ from ftx.job.hardware import device_facts
 from ftx.record.labbook import append_entry
 from ftx.record.layout import StudyDir, safe_name
 from ftx.record.ledger import FoundRun, Ledger
-from ftx.record.provenance import package_versions, sources_sha256
-from ftx.record.run_record import RunRecord, labbook_entry
+from ftx.record.provenance import LOADED_SOURCES, package_versions
+from ftx.record.run_record import labbook_entry
 from ftx.record.study_record import StudyRecord, TrialRecord
 from ftx.study.planning import StudyPlan, Trial
 from ftx.study.states import VERSIONS, State, Surroundings, Wanted, state_of, watched_keys
@@ -29,11 +30,9 @@ def study_dir(name: str) -> StudyDir:
 
 def surroundings(device: str) -> Surroundings:
     """This machine's, for runs on a resolved device."""
-    import ftx
-
     facts = device_facts(device)
     return Surroundings(
-        sources_sha256(Path(str(ftx.__file__)).parent),
+        LOADED_SOURCES,
         package_versions(VERSIONS),
         (facts["accelerator"], facts["device_name"]),
     )
@@ -63,16 +62,15 @@ def _values(trial: Trial, keys: Sequence[str]) -> dict[str, Any]:
     return {key: settings[key] for key in keys}
 
 
-def opened(plan: StudyPlan, states: Sequence[State], folder: StudyDir) -> StudyRecord:
+def opened(plan: StudyPlan, states: Sequence[State], earlier: StudyRecord | None) -> StudyRecord:
     """The study's record with this plan's trials in it, on top of what earlier launches wrote.
 
     Raises:
-        ConfigError: the folder holds a study with another baseline.
+        ConfigError: the study of this name has another baseline.
     """
     record = _fresh(plan)
-    if folder.record.is_file():
-        earlier = StudyRecord.read(folder.record)
-        _refuse_other_baseline(earlier, record, folder)
+    if earlier is not None:
+        _refuse_other_baseline(earlier, record)
         record.launches = earlier.launches
         record.factors = _merged_factors(earlier.factors, record.factors)
         for key, values in earlier.replicates.items():
@@ -93,8 +91,8 @@ def trial_record(plan: StudyPlan, trial: Trial, state: State) -> TrialRecord:
     return TrialRecord(
         arm=trial.arm.label,
         factor=alone,
-        level=plan.typed_level(alone, trial.arm) if alone else None,
-        levels={name: plan.typed_level(name, trial.arm) for name in differing},
+        level=plan.level(alone, trial.arm) if alone else None,
+        levels={name: plan.level(name, trial.arm) for name in differing},
         is_baseline=trial.arm.is_baseline,
         replicate=next(iter(values.values())) if len(values) == 1 else trial.replicate.label,
         replicates=values,
@@ -123,26 +121,25 @@ def link_runs(record: StudyRecord, folder: StudyDir) -> None:
                 link.symlink_to(target)
 
 
-def close_dead_runs(states: Sequence[State], labbook: str | None) -> list[FoundRun]:
-    """Write `killed` into the records of runs whose process is gone, and enter them into the lab book."""
-    dead = [
-        state.found
-        for state in states
-        if state.found is not None and state.status == "killed" and state.found.record.status == "running"
-    ]
-    for found in dead:
-        reason = next(state.reason for state in states if state.found is found)
-        found.record.status, found.record.error = "killed", reason
-        found.record.write(found.run)
-        if labbook is not None:
-            append_entry(Path(labbook), labbook_entry(found.record))
+def close_dead_runs(runs: Iterable[FoundRun], reasons: Mapping[str, str | None], labbook: str | None) -> list[FoundRun]:
+    """Write `killed` into the records of runs whose process is gone, and enter them into the lab book.
+
+    Args:
+        runs: runs of the study's trials.
+        reasons: what the launcher knows of a death, by fingerprint.
+        labbook: as configured.
+    """
+    dead = []
+    for found in runs:
+        status, reason = found.status(time.time())
+        if status == "killed" and found.record.status == "running":
+            found.record.status = status
+            found.record.error = reasons.get(found.record.fingerprint["train"]) or reason
+            found.record.write(found.run)
+            dead.append(found)
+            if labbook is not None:
+                append_entry(Path(labbook), labbook_entry(found.record))
     return dead
-
-
-def value_of(record: RunRecord) -> float | None:
-    """The primary metric on validation, which is what arms are chosen by."""
-    value = record.result["validation_value"]
-    return None if value is None else float(value)
 
 
 def _fresh(plan: StudyPlan) -> StudyRecord:
@@ -156,7 +153,7 @@ def _fresh(plan: StudyPlan) -> StudyRecord:
                 "name": factor.name,
                 "keys": list(factor.keys),
                 "levels": [_level(plan, factor.name, level.label) for level in factor.levels],
-                "baseline": _baseline_value(plan, factor.keys),
+                "baseline": plan.baseline_level(factor.name),
                 "baseline_level": plan.design.baseline_levels[factor.name],
             }
             for factor in plan.design.factors
@@ -177,19 +174,14 @@ def _fresh(plan: StudyPlan) -> StudyRecord:
 
 def _level(plan: StudyPlan, factor: str, label: str) -> dict[str, Any]:
     arm = next((arm for arm in plan.design.arms if factor in arm.levels and arm.levels[factor].label == label), None)
-    is_baseline = label == plan.design.baseline_levels[factor]
-    keys = next(each.keys for each in plan.design.factors if each.name == factor)
-    value = plan.typed_level(factor, arm) if arm is not None else _baseline_value(plan, keys)
-    return {"level": value, "label": label, "is_baseline": is_baseline}
+    return {
+        "level": plan.level(factor, arm) if arm is not None else plan.baseline_level(factor),
+        "label": label,
+        "is_baseline": label == plan.design.baseline_levels[factor],
+    }
 
 
-def _baseline_value(plan: StudyPlan, keys: Sequence[str]) -> Any:
-    settings = flat(asdict(plan.baseline), whole=("custom",))
-    values = {key: settings.get(key, plan.options.get(key)) for key in keys}
-    return values if len(keys) > 1 else next(iter(values.values()))
-
-
-def _refuse_other_baseline(earlier: StudyRecord, record: StudyRecord, folder: StudyDir) -> None:
+def _refuse_other_baseline(earlier: StudyRecord, record: StudyRecord) -> None:
     if earlier.baseline["fingerprint"] == record.baseline["fingerprint"]:
         return
     before = flat(earlier.baseline["config"], whole=("custom",))
@@ -200,7 +192,7 @@ def _refuse_other_baseline(earlier: StudyRecord, record: StudyRecord, folder: St
     what = ", ".join(differing[:6]) or "the factors, or the content of data or model files"
     raise ConfigError(
         [
-            f"study.name={record.study}: {folder.record} holds a study with another baseline ({what}); "
+            f"study.name={record.study}: multirun/{record.study} holds a study with another baseline ({what}); "
             "its runs and these could not be compared. Give this one another study.name"
         ]
     )

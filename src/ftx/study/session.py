@@ -1,11 +1,10 @@
 """A study from its plan to its last table: lock, launch what is missing, keep book, whatever happens."""
 
 import shlex
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -13,17 +12,17 @@ from rich.console import Console
 
 from ftx.config.command_line import as_hydra_reads, quoted
 from ftx.errors import FtxError, StudyRunning
+from ftx.job.endings import Interrupted
 from ftx.job.task import ARM, STUDY
 from ftx.record.labbook import refuse_unwritable
 from ftx.record.layout import StudyDir, safe_name
-from ftx.record.ledger import Ledger
 from ftx.record.provenance import process_identity
 from ftx.record.run_record import utc_date
 from ftx.record.study_record import StudyRecord
 from ftx.report.study import closing_lines, plan_lines
-from ftx.study.book import close_dead_runs, link_runs, opened, states_of, study_dir
+from ftx.study.book import close_dead_runs, link_runs, study_dir
+from ftx.study.outlook import Outlook, look
 from ftx.study.planning import StudyPlan, Trial
-from ftx.study.states import State
 
 Launch = Callable[[Sequence[str]], None]
 """Starts Hydra with these overrides besides the person's own."""
@@ -57,17 +56,12 @@ def run_study(plan: StudyPlan, command: Sequence[str], launch: Launch, console: 
         KeyboardInterrupt, Interrupted: after the record was closed.
     """
     folder = study_dir(plan.name)
-    root = Path(plan.baseline.output_root)
     refuse_unwritable(plan.baseline.labbook)
     with locked(folder):
-        ledger = Ledger.scan(root)
-        states = states_of(plan, ledger, time.time())
-        record = opened(plan, states, folder)
-        for dead in close_dead_runs(states, plan.baseline.labbook):
-            _log(folder, f"{dead.run.path}: killed, {dead.record.error}")
-        to_run = _within_budget(plan, _unfinished(plan, states))
-        for line in plan_lines(record, plan.notes, to_run=len(to_run)):
-            _say(console, line)
+        outlook = look(plan)
+        plan, record, to_run = outlook.plan, outlook.record, outlook.to_run
+        _bury(outlook, {})
+        _say(console, *plan_lines(record, plan.notes, to_run=len(to_run)))
         _begin(record, plan, to_run, command)
         record.write(folder)
         _log(folder, f"started: {shlex.join(command)}; {len(to_run)} runs to do")
@@ -77,25 +71,15 @@ def run_study(plan: StudyPlan, command: Sequence[str], launch: Launch, console: 
                 launch(
                     [f"hydra.sweep.dir={quoted(str(folder.path))}", f"hydra.sweeper.plan={quoted(str(folder.record))}"]
                 )
-        except (KeyboardInterrupt, SystemExit) as error:
+        except (KeyboardInterrupt, Interrupted) as error:
             interrupted = error
         record = _closed(plan, folder, interrupted)
-    for line in closing_lines(record, shlex.join(command), [trial.name for trial in plan.trials]):
-        _say(console, line)
+    planned = {trial.name for trial in plan.trials}
+    _say(console, *closing_lines(record, shlex.join(command), planned))
     if interrupted is not None:
         raise interrupted
-    wanted = {trial.name for trial in plan.trials}
-    failed = [trial for trial in record.trials if trial.name in wanted and trial.state == "failed"]
-    died = record.launches[-1]["failures"]
-    return record, int(bool(failed or died))
-
-
-def _unfinished(plan: StudyPlan, states: Sequence[State]) -> list[Trial]:
-    return [trial for trial, state in zip(plan.trials, states, strict=True) if state.state in ("failed", "missing")]
-
-
-def _within_budget(plan: StudyPlan, trials: list[Trial]) -> list[Trial]:
-    return trials[: plan.study.max_runs]
+    failed = [trial for trial in record.trials if trial.name in planned and trial.state == "failed"]
+    return record, int(bool(failed or record.launches[-1]["failures"]))
 
 
 def _begin(record: StudyRecord, plan: StudyPlan, to_run: Sequence[Trial], command: Sequence[str]) -> None:
@@ -126,22 +110,29 @@ def job_overrides(plan: StudyPlan, trial: Trial) -> list[str]:
 
 def _closed(plan: StudyPlan, folder: StudyDir, interrupted: BaseException | None) -> StudyRecord:
     """Read from outputs/ what has become of every trial, and write it down."""
-    states = states_of(plan, Ledger.scan(Path(plan.baseline.output_root)), time.time())
-    for dead in close_dead_runs(states, plan.baseline.labbook):
-        _log(folder, f"{dead.run.path}: killed, {dead.record.error}")
-    record = opened(plan, states, folder)
+    outlook = look(replace(plan, study=replace(plan.study, replicate_top=None)))  # ranked once
+    record = outlook.record
     launch = record.launches[-1]
     launch["ended"] = utc_date(datetime.now(UTC))
     launch["interrupted"] = None if interrupted is None else type(interrupted).__name__
     reasons = {failure["job"]: failure["reason"] for failure in launch["failures"]}
     for trial in record.trials:
-        if trial.run is None and trial.name in reasons:
+        if trial.name in reasons and trial.status in (None, "killed"):
             trial.reason = reasons[trial.name]
+    _bury(outlook, {trial.fingerprint["train"]: trial.reason for trial in record.trials if trial.status == "killed"})
     record.write(folder)
     link_runs(record, folder)
     for trial in record.trials:
         _log(folder, f"{trial.name}: {trial.state}{f', {trial.reason}' if trial.reason else ''} {trial.run or ''}")
     return record
+
+
+def _bury(outlook: Outlook, reasons: Mapping[str, str | None]) -> None:
+    """Close the records of the study's runs whose process is gone."""
+    mine = {trial.fingerprint["train"] for trial in outlook.plan.trials}
+    runs = [found for found in outlook.ledger if found.record.fingerprint["train"] in mine]
+    for dead in close_dead_runs(runs, reasons, outlook.plan.baseline.labbook):
+        _log(outlook.folder, f"{dead.run.path}: killed, {dead.record.error}")
 
 
 def _by_whom(folder: StudyDir) -> str:
@@ -157,8 +148,9 @@ def _log(folder: StudyDir, line: str) -> None:
         file.write(f"{utc_date(datetime.now(UTC))} {line}\n")
 
 
-def _say(console: Console, line: Any) -> None:
-    if isinstance(line, str):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    else:
-        console.print(line)
+def _say(console: Console, *parts: Any) -> None:
+    for part in parts:
+        if isinstance(part, str):
+            console.print(part, markup=False, highlight=False, soft_wrap=True)
+        else:
+            console.print(part)

@@ -65,7 +65,10 @@ class Wanted:
 
 @dataclass(frozen=True)
 class State:
-    """A trial's state (STATES of the study record), and the run it comes from."""
+    """A trial's state (STATES of the study record), and the run it comes from.
+
+    `missing` with the status `finished`: there is such a run, and `reason` says why it does not count.
+    """
 
     state: str
     status: str | None = None
@@ -103,7 +106,7 @@ def state_of(
             return state
     if finished:
         why = unusable(finished[0].record, wanted, here, reuse=reuse, study=study)
-        return State("missing", None, f"finished in {finished[0].run.path}, {why}", None)
+        return State("missing", "finished", f"finished in {finished[0].run.path}, {why}")
     return others[0] if others else State("missing")
 
 

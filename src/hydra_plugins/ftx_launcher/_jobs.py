@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 CONSOLE = "console.log"
 
 
+class PoolInterrupted(KeyboardInterrupt):
+    """SIGINT or SIGTERM has ended the pool; the jobs that ran were told first."""
+
+    def __init__(self, exit_status: int) -> None:
+        super().__init__()
+        self.exit_status = exit_status
+
+
 class JobDied(RuntimeError):
     """A job that ended without a value and without an exception of its own."""
 
@@ -87,7 +95,7 @@ class _Call:
 
 
 def run_pool(launcher: "PoolLauncher", jobs: Sequence[HydraJob]) -> list[Ended]:
-    """Run the jobs as the launcher's settings say. Raises KeyboardInterrupt or SystemExit(143) after a signal."""
+    """Run the jobs as the launcher's settings say. Raises PoolInterrupted after a signal."""
     slots = make_slots(
         launcher.slots,
         device=launcher.device,
@@ -106,7 +114,7 @@ def run_pool(launcher: "PoolLauncher", jobs: Sequence[HydraJob]) -> list[Ended]:
         pool = Pool(slots, view, launcher.preload, rules)
         ended = pool.run([job.for_pool() for job in jobs])
     if pool.interrupted_by is not None:
-        raise KeyboardInterrupt if pool.interrupted_by == 2 else SystemExit(143)
+        raise PoolInterrupted(128 + pool.interrupted_by)
     return ended
 
 
@@ -126,7 +134,7 @@ def job_return(ended: Ended, job: HydraJob) -> JobReturn:
     done = JobReturn(overrides=list(job.overrides), status=JobStatus.FAILED)
     if not isinstance(how, NotStarted):
         done.cfg, done.hydra_cfg = job.config, OmegaConf.create({"hydra": job.config.hydra})
-    done._return_value = how.error if isinstance(how, Raised) else JobDied(f"{ended.job.name}: {_in_words(how)}")
+    done._return_value = how.error if isinstance(how, Raised) else JobDied(_in_words(how))
     return done
 
 

@@ -1,0 +1,76 @@
+"""python -m ftx.plan: what `python -m ftx.train` would run with the same overrides; nothing is trained or written.
+
+    python -m ftx.plan -m lora.rank=8,16,32 seed=0,1,2
+    python -m ftx.plan -m study=rank_and_lr --json          the same for machines
+    python -m ftx.plan -m study=rank_and_lr --commands      one complete command line per trial, for a job array
+
+Exit status: 0 planned, 2 refused.
+"""
+
+import shlex
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from ftx.config.command_line import parse_command_line
+from ftx.config.compose import open_composer
+from ftx.errors import ConfigError, FtxError
+from ftx.record.strict_json import dumps
+
+REFUSED = 2
+
+
+def start(arguments: Sequence[str]) -> int:
+    """Plan and print; returns the exit status."""
+    words = [word for word in arguments if word != "--commands"]
+    try:
+        _plan(words, commands=len(words) < len(arguments))
+    except FtxError as error:
+        for line in str(error).splitlines():
+            print(f"ftx: {line}", file=sys.stderr)
+        return REFUSED
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _plan(words: Sequence[str], *, commands: bool) -> None:
+    line = parse_command_line(words)
+    if line.help:
+        print(__doc__)
+        return
+    if line.view:
+        raise ConfigError([f"{line.view[0]}: a view of one configuration; python -m ftx.train shows it"])
+    if commands and line.json:
+        raise ConfigError(["--commands and --json are two forms of the same plan: give one of them"])
+    from ftx.study.outlook import look
+    from ftx.study.planning import OWN_SWEEPER, plan_study, sweeper_of
+
+    with open_composer(line) as composer:
+        if line.multirun and sweeper_of(composer) != OWN_SWEEPER:
+            raise ConfigError([f"hydra/sweeper={sweeper_of(composer)} makes its own plan; ftx.plan shows ftx's"])
+        plan = plan_study(line, composer)
+    outlook = look(plan)
+    flags = ["--config-dir", line.config_dir] if line.config_dir else []
+    if commands:
+        for trial in outlook.plan.trials:
+            print(shlex.join(["python", "-m", "ftx.train", *flags, *trial.overrides]))
+        return
+    from ftx.report.plan import plan_report
+    from ftx.study.summary import summary
+
+    found = summary(outlook)
+    if line.json:
+        print(dumps(found, indent=2))
+        return
+    console = Console()
+    for part in plan_report(outlook.record, outlook.plan.notes, found):
+        if isinstance(part, str):
+            console.print(part, markup=False, highlight=False, soft_wrap=True)
+        else:
+            console.print(part)
+
+
+if __name__ == "__main__":
+    sys.exit(start(sys.argv[1:]))

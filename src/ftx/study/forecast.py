@@ -1,0 +1,140 @@
+"""What a study would take and could show, out of runs that were measured; where there are none, unknown."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean, median
+from typing import Any
+
+from ftx.analysis.power import smallest_detectable_effect
+from ftx.config.fingerprint import NEITHER
+from ftx.config.keys import flat
+from ftx.job.cadence import steps_per_epoch, total_steps
+from ftx.record.ledger import FoundRun
+from ftx.study.identities import effective
+from ftx.study.outlook import Outlook
+from ftx.study.planning import Trial
+
+_MOST_SOURCES = 5
+
+
+@dataclass(frozen=True)
+class Work:
+    """Optimiser steps and training tokens of one run."""
+
+    steps: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds of all runs to do, one after the other, and the memory of the largest; with the runs it comes from."""
+
+    seconds: float
+    peak_memory_bytes: int | None
+    sources: list[str]
+
+
+@dataclass(frozen=True)
+class Detectable:
+    """The smallest effect that the design finds with 80% power, and the noise that says so."""
+
+    effect: float | None
+    noise_sd: float
+    noise_df: int
+    sources: list[str]
+
+
+def work_of(trial: Trial) -> Work:
+    """Steps and tokens of a trial; tokens of whole passes, in proportion."""
+    rows = len(trial.inputs.data.train)
+    steps = total_steps(trial.config, rows)
+    tokens = trial.inputs.data.record["lengths"]["train"]["tokens"]
+    return Work(steps, round(tokens * steps / steps_per_epoch(trial.config, rows)))
+
+
+def identical_arms(trials: Sequence[Trial]) -> list[list[str]]:
+    """Groups of arms whose settings come to the same here, such as two warmups that are both one step."""
+    groups: dict[str, list[str]] = {}
+    for trial in trials:
+        unhashed = {change.key: change.value for change in trial.arm.changes if _only_costs(change.key)}
+        arms = groups.setdefault(f"{trial.replicate.label} {effective(trial.config, trial.inputs)} {unhashed}", [])
+        arms.append(trial.arm.label)
+    return [list(arms) for arms in dict.fromkeys(tuple(arms) for arms in groups.values()) if len(arms) > 1]
+
+
+def _only_costs(key: str) -> bool:
+    """Whether a key changes what a run costs and not what it gives."""
+    return key in NEITHER and key.startswith("hardware.")
+
+
+def estimate(outlook: Outlook) -> Estimate | None:
+    """From finished runs of the same model, device and threads; None where there are none.
+
+    Of each such run: its seconds outside of training, and its training tokens per second; the medians count.
+    """
+    trials = outlook.to_run
+    if not trials:
+        return Estimate(0.0, None, [])
+    measured = [found for found in outlook.ledger if found.record.status == "finished" and _like(found, trials[0])]
+    costs = [found.record.cost for found in measured if found.record.cost["tokens_per_second"]]
+    if not costs:
+        return None
+    rate = median(cost["tokens_per_second"] for cost in costs)
+    rest = median(cost["seconds"] - cost["tokens"] / cost["tokens_per_second"] for cost in costs)
+    memory = [cost["peak_memory_bytes"] for cost in costs if cost["peak_memory_bytes"] is not None]
+    return Estimate(
+        sum(max(rest, 0.0) + work_of(trial).tokens / rate for trial in trials),
+        max(memory, default=None),
+        [found.run.path.name for found in measured[:_MOST_SOURCES]],
+    )
+
+
+def _like(found: FoundRun, trial: Trial) -> bool:
+    record, config = found.record, flat(found.record.config)
+    same = ("hardware.device", "hardware.precision", "hardware.threads", "lora.variant")
+    mine = flat({"hardware": vars(trial.config.hardware), "lora": vars(trial.config.lora)})
+    return record.hyperparameters.get("model.weights") == trial.inputs.weights and all(
+        config.get(key) == mine[key] for key in same
+    )
+
+
+def detectable(outlook: Outlook) -> Detectable | None:
+    """From finished runs of the same arm in different replicates; None where no arm has two.
+
+    The noise is the pooled spread within arms, without the seeds' common part: a design that blocks by seed can
+    only do better.
+    """
+    groups = _repeated_values(outlook)
+    df = sum(len(values) - 1 for _, values in groups)
+    if df == 0:
+        return None
+    squares = sum((value - fmean(values)) ** 2 for _, values in groups for value in values)
+    sd = (squares / df) ** 0.5
+    arms, seeds = len(outlook.plan.design.arms), len(outlook.plan.design.replicates)
+    effect = smallest_detectable_effect(sd, arms=arms, seeds=seeds) if arms > 1 and seeds > 1 else None
+    return Detectable(effect, sd, df, [label for label, _ in groups[:_MOST_SOURCES]])
+
+
+def _repeated_values(outlook: Outlook) -> list[tuple[str, list[float]]]:
+    """The primary metric of every arm that has at least two finished runs, whatever their seeds."""
+    replicates = {*outlook.plan.study.replicates, "data_seed"}
+    groups = []
+    for arm in outlook.plan.design.arms:
+        trial = next(each for each in outlook.plan.trials if each.arm is arm)
+        wanted = _apart_from(flat(asdict(trial.config), whole=("custom",)), replicates)
+        values = [
+            float(found.record.result["value"])
+            for found in outlook.ledger
+            if found.record.status == "finished"
+            and found.record.result["value"] is not None
+            and found.record.dataset.get("content") == trial.inputs.data.record["content"]
+            and found.record.hyperparameters.get("model.weights") == trial.inputs.weights
+            and _apart_from(flat(found.record.config, whole=("custom",)), replicates) == wanted
+        ]
+        if len(values) > 1:
+            groups.append((arm.label, values))
+    return groups
+
+
+def _apart_from(settings: dict[str, Any], keys: set[str]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key not in keys and key not in NEITHER}

@@ -1,0 +1,67 @@
+"""What runs would be: their inputs, read once each, their fingerprints, and whether they could run at all."""
+
+import copy
+import json
+from dataclasses import replace
+
+from ftx.config.fingerprint import fingerprints
+from ftx.config.schema import RunConfig
+from ftx.errors import ConfigError, FtxError
+from ftx.job.cadence import evaluation_steps, total_steps, warmup_steps
+from ftx.job.preparation import Inputs, check_run, inputs_key, read_inputs
+
+
+class Identities:
+    """Inputs and fingerprints of many configurations; problems are collected, so that all are said at once."""
+
+    def __init__(self) -> None:
+        self._inputs: dict[str, Inputs | FtxError] = {}
+        self._problems: dict[str, list[str]] = {}
+
+    def of(self, config: RunConfig, whose: str) -> tuple[Inputs, dict[str, str]] | None:
+        """Inputs and fingerprints of a resolved configuration; None if it cannot run, see `raise_problems`."""
+        try:
+            inputs = self._read(config)
+            check_run(config, inputs)
+        except FtxError as error:
+            self._problems.setdefault(str(error), []).append(whose)
+            return None
+        return inputs, fingerprints_of(config, inputs)
+
+    def raise_problems(self) -> None:
+        """Raise ConfigError with every problem and the first trial that has it."""
+        if self._problems:
+            raise ConfigError([f"{whose[0]}: {problem}" for problem, whose in self._problems.items()])
+
+    def _read(self, config: RunConfig) -> Inputs:
+        key = inputs_key(config)
+        if key not in self._inputs:
+            try:
+                self._inputs[key] = read_inputs(config)
+            except FtxError as error:
+                self._inputs[key] = error
+        found = self._inputs[key]
+        if isinstance(found, FtxError):
+            raise found
+        return found
+
+
+def fingerprints_of(config: RunConfig, inputs: Inputs) -> dict[str, str]:
+    """Both fingerprints of a run with these inputs."""
+    record = inputs.data.record
+    return fingerprints(config, weights=inputs.weights, template=record["template_sha256"], content=record["content"])
+
+
+def effective(config: RunConfig, inputs: Inputs) -> str:
+    """What the settings come to: two runs of equal text make the same steps on the same tokens.
+
+    Warmup and length of training count in steps, the sequence length only where a row reaches it.
+    """
+    rows = len(inputs.data.train)
+    steps = (warmup_steps(config, rows), total_steps(config, rows), evaluation_steps(config, rows))
+    limit = config.data.max_seq_len if inputs.data.record["lengths"]["train"]["too_long"] else None
+    same = copy.deepcopy(config)
+    same.optim = replace(config.optim, warmup_ratio=0.0, epochs=1.0, max_steps=None)
+    same.data = replace(config.data, max_seq_len=2)
+    same.checkpoint = replace(config.checkpoint, every_epochs=1.0)
+    return json.dumps([fingerprints_of(same, inputs)["train"], steps, limit])
