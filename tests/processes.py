@@ -28,14 +28,18 @@ class Finished:
         return json.loads(run.record.read_text())
 
 
-def run_module(module: str, *arguments: str, folder: Path, **environment: str) -> Finished:
-    """`python -m MODULE ARGUMENTS` in `folder`, without a network for model hubs."""
+def environment(**more: str) -> dict[str, str]:
+    """Without a network for model hubs and without a GPU."""
     # One thread: two test processes on two cores would otherwise wait for each other at every barrier.
-    settings = {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", **environment}
+    return os.environ | {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", **more}
+
+
+def run_module(module: str, *arguments: str, folder: Path, **more: str) -> Finished:
+    """`python -m MODULE ARGUMENTS` in `folder`."""
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=folder,
-        env=os.environ | settings,
+        env=environment(**more),
         capture_output=True,
         text=True,
         check=False,

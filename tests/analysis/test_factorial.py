@@ -88,6 +88,15 @@ def test_balanced_by_hand() -> None:
     assert (found.withheld, found.simple_effects, found.problems) == ((), (), ())
 
 
+def test_one_factor_of_three_levels_is_the_analysis_of_variance() -> None:
+    groups = [[1.0, 2.0, 4.0], [3.0, 5.0, 4.5], [9.0, 7.0]]
+    labels = [level for level, values in enumerate(groups) for _ in values]
+    (test,) = analyse_factorial({"A": labels}, [value for values in groups for value in values]).f_tests
+    theirs = stats.f_oneway(*groups)
+    assert (test.f, test.p) == pytest.approx((theirs.statistic, theirs.pvalue))
+    assert (test.df1, test.df2) == (2, 5)
+
+
 def test_an_interaction_shows_simple_effects_and_withholds_verdicts() -> None:
     # A adds 10 at B=0 and takes 10 at B=1.
     factors, _, values = full([0, 1, 20, 21, 10, 11, 10, 11])

@@ -204,6 +204,8 @@ def test_equal_scores_alone_are_a_ceiling() -> None:
     assert rows["copy"].p_adjusted == pytest.approx(1.0)
     rows, _ = compare(table)  # a table from elsewhere: the metric decides
     assert rows["copy"].verdict == "degenerate"
+    rows, _ = compare(table, losses={arm: [None] * 4 for arm in table})
+    assert rows["copy"].verdict == "degenerate"
 
 
 def test_equal_seeds_are_degenerate_only_with_equal_losses() -> None:

@@ -268,4 +268,4 @@ def test_levels_of_a_sweep_are_checked_one_by_one() -> None:
         "lora.rank must be at least 1 and at most 4096, got 0 (lora=none fine-tunes all weights instead)",
         "lora.rank must be a whole number, got x (lora=none fine-tunes all weights instead)",
     ]
-    assert "a bare comma means several runs" in problems("-m", "lora.target_modules=q_proj,v_proj")[0]
+    assert "under -m a comma separates runs" in problems("-m", "lora.target_modules=q_proj,v_proj")[0]

@@ -196,11 +196,16 @@ def test_an_interrupted_run_is_recorded(tmp_path: Path, number: int, name: str, 
     (path,) = tmp_path.glob("outputs/*")
     record = RunRecord.read(RunDir(path).record)
     assert (record.status, record.stop_reason, record.error) == ("interrupted", name, None)
+    (checkpoint,) = path.glob("checkpoints/checkpoint-*")
+    events, _ = read_history(path / "history.jsonl")
+    assert checkpoint.name == f"checkpoint-{max(event.step for event in events)}"
+    assert (checkpoint / "optimizer.pt").is_file()
     assert record.run_id in (tmp_path / "labbook.md").read_text()
 
 
 def test_an_interrupted_sweep_starts_no_further_job(tmp_path: Path) -> None:
-    words = ["-m", "seed=0,1,2", "optim.epochs=500", "score=none", "hardware.threads=1"]
+    hydras = ["hydra/sweeper=basic", "hydra/launcher=basic"]
+    words = ["-m", *hydras, "seed=0,1,2", "optim.epochs=500", "score=none", "hardware.threads=1"]
     command = [sys.executable, "-m", "ftx.train", *words]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         wait_for_training(process, tmp_path)

@@ -1,6 +1,6 @@
 """Tails and quantiles of the usual distributions, typed; the only module that imports scipy's functions."""
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +55,6 @@ def log_gamma(x: float) -> float:
     return float(special.gammaln(x))
 
 
-def root(function: Any, low: float, high: float, *, tolerance: float) -> float:
+def root(function: Callable[[float], float], low: float, high: float, *, tolerance: float) -> float:
     """The zero of a monotone `function` between `low` and `high` (Brent's method)."""
     return float(optimize.brentq(function, low, high, xtol=tolerance))

@@ -20,7 +20,7 @@ Blocks = npt.NDArray[np.int64]
 
 _PRODUCT_TOLERANCE = 1e-9
 _MOST_LOADING = 0.995  # a hundred runs for each of the baseline's; nearer to 1 the steps are too steep to integrate
-_MOST_ARMS_SAMPLED = 12  # a multivariate t of 12 arms takes 0.4 s, and a table needs one for every arm
+_MOST_ARMS_SAMPLED = 8  # a multivariate t of 8 arms takes 0.3 s, and a table needs one for every arm
 _SAMPLED_FROM = 1e-3  # below, the sample's error of 1e-5 is worse than that of the nearest one-factor correlation
 _SAMPLED_POINTS = 200_000
 _RANDOM_STATE = 20

@@ -49,9 +49,12 @@ def runs_by_arm(
     """Sort planned runs, one entry each in every sequence, by arm, in order of appearance.
 
     `crossed`: every arm is planned with every replicate that occurs, and an absent pair is a missing run.
+    Losses that are all None are as good as none given.
     AnalysisError: no runs, sequences of unequal length, a run given twice, an unknown status.
     """
     _check_lengths(arms, replicates=replicates, values=values, statuses=statuses, final_train_losses=final_train_losses)
+    if final_train_losses is not None and all(loss is None for loss in final_train_losses):
+        final_train_losses = None
     grid = levels_of(replicates)
     sorted_runs = {arm: ArmRuns(arm, {}, {}, None if final_train_losses is None else {}) for arm in levels_of(arms)}
     for place, (arm, replicate) in enumerate(zip(arms, replicates, strict=True)):

@@ -7,7 +7,7 @@ from typing import Any
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 
-from ftx.config.command_line import quoted
+from ftx.config.command_line import as_hydra_reads, quoted
 from ftx.config.keys import is_free
 from ftx.config.overrides import parsed
 from ftx.config.values import shown
@@ -33,28 +33,31 @@ def split_axes(words: Sequence[str]) -> Sweep:
     axes: dict[str, Axis] = {}
     for word in words:
         override = parsed([word])[0]
-        key = override.get_key_element()
+        key = str(override.key_or_group)
         fixed.pop(key, None)
         axes.pop(key, None)
-        if not override.is_sweep_override():
-            fixed[key] = word
-        elif override.is_discrete_sweep():
-            name = str(override.key_or_group)
-            axes[key] = Axis(name, levels_of(override), prefix=key.removesuffix(name))
+        if override.is_sweep_override():
+            axes[key] = Axis(key, levels_of(override), prefix=str(override.get_key_element()).removesuffix(key))
         else:
-            raise ConfigError(
-                [f"{word}: an interval has no levels; list values, or search it with hydra/sweeper=optuna"]
-            )
+            fixed[key] = word
     return Sweep(tuple(fixed.values()), tuple(axes.values()))
 
 
 def with_file_axes(typed: Sweep, in_file: Mapping[str, Any]) -> Sweep:
-    """Add the axes of the study's file for every key that was not typed."""
+    """Add the axes of the study's file for every key that was not typed.
+
+    Raises:
+        ConfigError: an axis that is not a list of values.
+    """
     named = {axis.key for axis in typed.axes} | {str(parsed([word])[0].key_or_group) for word in typed.fixed}
     added = []
     for key, values in in_file.items():
         if key not in named:
-            override = parsed([axis_word(key, values)])[0]
+            word = axis_word(key, values)
+            try:
+                override = parsed([word])[0]
+            except HydraException:
+                raise ConfigError([f"study.axes: {word} is not a list of values, such as {key}: 8,16,32"]) from None
             levels = levels_of(override) if override.is_sweep_override() else (override.get_value_element_as_str(),)
             added.append(Axis(key, levels, prefix="++" if is_free(key) else ""))
     # The file's order first: a typed list that replaces levels does not move its factor.
@@ -66,13 +69,18 @@ def with_file_axes(typed: Sweep, in_file: Mapping[str, Any]) -> Sweep:
 def with_file_words(words: Sequence[str], in_file: Mapping[str, Any]) -> list[str]:
     """Overrides and, for every key that was not typed, the study file's axis as one more: for any sweeper."""
     named = {str(override.key_or_group) for override in parsed(words)}
-    return [*words, *(axis_word(key, values) for key, values in in_file.items() if key not in named)]
+    added = [axis_word(key, values) for key, values in in_file.items() if key not in named]
+    return [*words, *map(as_hydra_reads, added)]
 
 
 def levels_of(override: Override) -> tuple[str, ...]:
-    """The values of a swept override, each as it would be typed alone."""
+    """The values of a swept override, each as it would be typed alone. Raises ConfigError for an interval."""
+    if not override.is_discrete_sweep():
+        raise ConfigError(
+            [f"{override.input_line}: an interval has no levels; list values, or search it with hydra/sweeper=optuna"]
+        )
     values = zip(override.sweep_iterator(), override.sweep_string_iterator(), strict=True)
-    return tuple(shown(value) if isinstance(value, float) else str(text) for value, text in values)
+    return tuple(typed_value(value) if isinstance(value, float) else str(text) for value, text in values)
 
 
 def axis_word(key: str, values: Any) -> str:
@@ -93,7 +101,8 @@ def typed_value(value: Any) -> str:
         return "{" + ",".join(f"{name}:{typed_value(item)}" for name, item in value.items()) + "}"
     if isinstance(value, str):
         return value if _stays_itself(value) else quoted(value)
-    return shown(value)
+    # 1.0 stays a float for keys of one's own, which have no type.
+    return shown(value) if isinstance(value, float) and not value.is_integer() else str(value)
 
 
 def _stays_itself(text: str) -> bool:

@@ -97,11 +97,17 @@ def shown(value: Any) -> str:
     """A value as it would be typed: 16 for 16.0, 1e-4 for 0.0001, text in quotes only where needed."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
-    if isinstance(value, float) and 0 < abs(value) < 1e-3:
-        mantissa, _, exponent = f"{value:e}".partition("e")
-        short = f"{float(mantissa):.15g}e{int(exponent)}"
-        return short if float(short) == value else repr(value)
+    if isinstance(value, float) and 0 < abs(value) < 1:
+        return _shorter(value)
     return repr(value) if isinstance(value, str) and (not value or " " in value) else str(value)
+
+
+def _shorter(value: float) -> str:
+    """0.05, but 1e-3 and 2.5e-4, as people type learning rates."""
+    decimal = repr(value)
+    mantissa, _, exponent = f"{value:.15e}".partition("e")
+    scientific = f"{float(mantissa):.15g}e{int(exponent)}"
+    return scientific if len(scientific) < len(decimal) and float(scientific) == value else decimal
 
 
 def _accepts(hint: Any, kind: type) -> bool:
