@@ -40,6 +40,8 @@ def settings(overrides: Sequence[str]) -> Settings:
             typed |= OPTIONS[value]
         elif key not in BASE:
             raise ConfigError([f"{key}: no such key"])
+        elif value == "null":
+            typed[key] = None
         else:
             typed[key] = float(value) if "." in value or "e" in value else int(value)
     alpha = typed["lora.alpha"] if typed["lora.alpha"] is not None else 2 * typed["lora.rank"]
@@ -152,6 +154,12 @@ def test_a_typed_key_is_a_change_though_it_could_be_derived() -> None:
     assert arm.derived == ()
 
 
+def test_a_key_that_the_factor_names_is_a_change_though_it_is_left_to_be_derived() -> None:
+    _, arm = design(("lora.rank", "8"), ("lora.alpha", "null"), coupled=[["lora.rank", "lora.alpha"]]).arms
+    assert arm.changes == (Change("lora.rank", 16, 8), Change("lora.alpha", 32, 16))
+    assert arm.derived == ()
+
+
 def test_coupled_keys_are_one_factor_with_one_arm_a_pair() -> None:
     found = design(
         ("optim.batch_size", "4,8,16"),
@@ -165,9 +173,7 @@ def test_coupled_keys_are_one_factor_with_one_arm_a_pair() -> None:
 
 
 def test_a_coupled_level_that_shares_one_value_with_the_baseline_is_an_arm() -> None:
-    found = design(
-        ("optim.batch_size", "8,16"), ("optim.lr", "1e-4,2e-4"), coupled=[["optim.batch_size", "optim.lr"]]
-    )
+    found = design(("optim.batch_size", "8,16"), ("optim.lr", "1e-4,2e-4"), coupled=[["optim.batch_size", "optim.lr"]])
     assert grid(found, "optim.batch_size", "optim.lr") == [(8, 2e-4), (8, 1e-4), (16, 2e-4)]
     assert found.arms[1].changes == (Change("optim.lr", 2e-4, 1e-4),)
 

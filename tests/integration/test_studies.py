@@ -112,7 +112,9 @@ def test_a_study_killed_in_the_middle_goes_on_where_it_was(tmp_path: Path) -> No
     assert before < used
     assert len(used) == 6
     links = {link.name: link.resolve() for link in (tmp_path / "multirun" / found.study / "runs").iterdir()}
-    assert links["lora.rank-8-seed-1"] == (tmp_path / str(found.trials[4].run)).resolve()
+    trial = found.trials[4]
+    name = f"lora.rank-8-seed-1-{trial.fingerprint['train'][:8]}"
+    assert links[name] == (tmp_path / str(trial.run)).resolve()
     entries = [line for line in (tmp_path / "labbook.md").read_text().splitlines() if line.startswith("{")]
     assert len(entries) == len(records(tmp_path))
 

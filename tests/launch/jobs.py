@@ -191,3 +191,7 @@ def pool_that_preloads(folder: Path, preload: list[str], asked: str) -> None:
     """Prints whether a module is there before the job imports anything."""
     (ended,) = Pool(slots(1), Remembers(), preload).run([job("asks", folder, partial(is_imported, asked))])
     print(json.dumps(vars(ended.how)))
+
+
+def pool_of_one(folder: Path, call: Callable[..., Any], *words: Any, **options: Any) -> None:
+    Pool(slots(1), Remembers()).run([job("0", folder, partial(call, *words, **options))])

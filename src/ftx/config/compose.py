@@ -5,10 +5,12 @@ the machine knows (`ftx.job.hardware`).
 """
 
 import copy
+import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import reduce
 from itertools import islice, product
 from typing import Any, cast
 
@@ -17,7 +19,7 @@ from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
@@ -31,11 +33,11 @@ from ftx.config.command_line import (
     packaged_config_dir,
     search_path,
 )
-from ftx.config.keys import WHOLE, flat, is_known, schema_keys, unknown_key
+from ftx.config.keys import GROUPS, WHOLE, flat, is_known, schema_keys, unknown_key
 from ftx.config.overrides import override_problems, parsed, plain_value
 from ftx.config.resolve import resolve
 from ftx.config.schema import Composition, RunConfig, StudyConfig
-from ftx.config.values import value_problem
+from ftx.config.values import converted, value_problem
 from ftx.design.plan import Settings
 from ftx.errors import ConfigError
 
@@ -60,7 +62,7 @@ def compose_run(line: CommandLine) -> RunConfig:
         words_of_all = composer.words_with_axes() if line.multirun else composer.words
         for words in islice(_jobs(words_of_all), MOST_COMBINATIONS_CHECKED):
             try:
-                configs.append(to_run_config(composer.compose(words)))
+                configs.append(to_run_config(composer.find(words).composed))
             except ConfigError as error:
                 problems += [problem for problem in error.problems if problem not in problems]
         if problems:
@@ -69,10 +71,20 @@ def compose_run(line: CommandLine) -> RunConfig:
 
 
 @dataclass(frozen=True)
+class Found:
+    """What Hydra made of some overrides: the configuration, the option of every group, and the sweeper's class."""
+
+    composed: DictConfig
+    options: dict[str, str | None]
+    sweeper: str
+
+
+@dataclass(frozen=True)
 class Composed:
-    """One composed configuration: `typed` as it was composed, `config` with all that follows filled in."""
+    """One run's configuration: `typed` nested as it was composed, `config` with all that follows filled in."""
 
     typed: dict[str, Any]
+    unresolved: RunConfig
     config: RunConfig
 
     def settings(self) -> Settings:
@@ -81,7 +93,7 @@ class Composed:
 
 
 class Composer:
-    """Composes as often as a study needs it.
+    """Composes as often as a study needs it, the same overrides once.
 
     Args:
         words: the command line's overrides as Hydra must see them.
@@ -91,6 +103,7 @@ class Composer:
     def __init__(self, words: Sequence[str], search_path: Sequence[str]) -> None:
         self.words = list(words)
         self._search_path = list(search_path)
+        self._found: dict[tuple[str, ...], Found] = {}
         self._composed: dict[tuple[str, ...], Composed] = {}
 
     def fixed_words(self) -> list[str]:
@@ -103,18 +116,17 @@ class Composer:
 
     def words_with_axes(self) -> list[str]:
         """All overrides, with the axes of the study's file as if they had been typed."""
-        return with_file_words(self.words, to_study_config(self.compose(self.fixed_words())).axes)
+        return with_file_words(self.words, to_study_config(self.find(self.fixed_words()).composed).axes)
 
-    def compose(self, words: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
+    def find(self, words: Sequence[str]) -> Found:
         """What Hydra makes of these overrides. Raises ConfigError."""
-        try:
-            overrides = [*self._search_path, *words]
-            return hydra_compose(config_name=CONFIG_NAME, overrides=overrides, return_hydra_config=with_hydra)
-        except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:
-            raise ConfigError([_in_words(error)]) from error
+        key = tuple(words)
+        if key not in self._found:
+            self._found[key] = self._asked_of_hydra(key)
+        return self._found[key]
 
     def at(self, base: Sequence[str], more: Sequence[str] = ()) -> Composed:
-        """The configuration of `base` and then `more`, each composed once.
+        """The configuration of `base` and then `more`.
 
         Where nothing interpolates, a key among `more` is put into the composed `base`: Hydra would do the same,
         in a hundred times the time.
@@ -124,10 +136,24 @@ class Composer:
             self._composed[words] = self._substituted(base, more) if more else self._by_hydra(words)
         return self._composed[words]
 
+    def _asked_of_hydra(self, words: Sequence[str]) -> Found:
+        try:
+            overrides = [*self._search_path, *words]
+            composed = hydra_compose(config_name=CONFIG_NAME, overrides=overrides, return_hydra_config=True)
+        except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:
+            raise ConfigError([_in_words(error)]) from error
+        hydras = composed.hydra
+        options = {str(group): option for group, option in hydras.runtime.choices.items() if group in GROUPS}
+        sweeper = str(hydras.sweeper._target_)
+        with open_dict(composed):
+            composed.pop("hydra")
+        return Found(composed, options, sweeper)
+
     def _by_hydra(self, words: Sequence[str]) -> Composed:
-        composed = self.compose(words)
+        composed = self.find(words).composed
         typed = cast(dict[str, Any], OmegaConf.to_container(composed, resolve=False))
-        return Composed(_without_study(typed), to_run_config(composed))
+        unresolved = _typed_config(_without_study(_plain_settings(composed)))
+        return Composed(_without_study(typed), unresolved, _checked(resolve(unresolved)))
 
     def _substituted(self, base: Sequence[str], more: Sequence[str]) -> Composed:
         start = self.at(base)
@@ -135,14 +161,16 @@ class Composer:
         plain = all(word.key_or_group in schema_keys() and not word.is_sweep_override() for word in overrides)
         if not plain or "${" in repr(start.typed) or any("${" in word for word in more):
             return self._by_hydra([*base, *more])
-        typed = copy.deepcopy(start.typed)
+        typed, unresolved = copy.deepcopy(start.typed), copy.deepcopy(start.unresolved)
         for word in overrides:
-            section, _, leaf = str(word.key_or_group).rpartition(".")
-            node = typed
-            for part in section.split(".") if section else ():
-                node = node[part]
-            node[leaf] = plain_value(word.value())
-        return Composed(typed, run_config_of(typed))
+            name, value = str(word.key_or_group), plain_value(word.value())
+            problem = value_problem(name, value)
+            if problem:
+                raise ConfigError([problem])
+            *sections, leaf = name.split(".")
+            reduce(operator.getitem, sections, typed)[leaf] = value
+            setattr(reduce(getattr, sections, unresolved), leaf, converted(name, value))
+        return Composed(typed, unresolved, _checked(resolve(unresolved)))
 
 
 @contextmanager
@@ -209,9 +237,16 @@ def to_study_config(composed: DictConfig) -> StudyConfig:
 
 def run_config_of(settings: dict[str, Any]) -> RunConfig:
     """A checked, resolved `RunConfig` out of nested plain settings. Raises ConfigError."""
+    return _checked(resolve(_typed_config(settings)))
+
+
+def _typed_config(settings: dict[str, Any]) -> RunConfig:
     _refuse_wrong(settings)
     typed = OmegaConf.merge(OmegaConf.structured(RunConfig), settings)
-    config = resolve(cast(RunConfig, OmegaConf.to_object(typed)))
+    return cast(RunConfig, OmegaConf.to_object(typed))
+
+
+def _checked(config: RunConfig) -> RunConfig:
     problems = cross_field_problems(config)
     if problems:
         raise ConfigError(problems)

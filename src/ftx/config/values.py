@@ -26,16 +26,17 @@ def value_problem(name: str, value: Any) -> str | None:
     if isinstance(value, str) and "${" in value:
         return None  # an interpolation; its value is checked once it is known
     try:
-        converted = _converted(leaf, value)
+        found = converted(name, value)
     except (OmegaConfBaseException, ValueError, TypeError):
         return f"{name} must be {type_in_words(leaf.type)}, got {shown(value)}{_remedy(leaf)}"
-    if converted is None:
+    if found is None:
         return None
-    return _choice_problem(leaf, converted) or _bound_problem(leaf, converted)
+    return _choice_problem(leaf, found) or _bound_problem(leaf, found)
 
 
-def _converted(leaf: Key, value: Any) -> Any:
-    """`value` as the schema's type; raises where OmegaConf refuses it."""
+def converted(name: str, value: Any) -> Any:
+    """`value` as the type of the key `name`; raises where OmegaConf refuses it."""
+    leaf = schema_keys()[name]
     if isinstance(value, bool) and not _accepts(leaf.type, bool):
         raise ValueError("a truth value is not a number")
     scratch = _scratch()

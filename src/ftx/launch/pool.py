@@ -106,6 +106,9 @@ class Rules:
 
 def warm_up(preload: Sequence[str]) -> ForkServerContext:
     """Start the fork server, which imports these modules while the caller goes on. Once a process."""
+    # torch asks the driver whether there is a GPU when some of these are imported, and a driver that was started
+    # before a fork does not work after it. Asked this way, torch leaves the driver alone.
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(preload))
     forkserver.ensure_running()

@@ -93,15 +93,16 @@ class StudyDir:
         """Held while the study runs."""
         return self.path / "study.lock"
 
-    @property
-    def links(self) -> Path:
-        """Folder of links to the run directories, by arm and replicate."""
-        return self.path / "runs"
+    def link(self, trial: str, fingerprint: str) -> Path:
+        """The link to a trial's run directory: what the trial is called, and the start of its fingerprint."""
+        return self.path / "runs" / self._unique(trial, fingerprint)
 
-    @property
-    def jobs(self) -> Path:
-        """Folder of what each job printed."""
-        return self.path / "jobs"
+    def job(self, trial: str, fingerprint: str) -> Path:
+        """Folder of what a trial's job printed, and of Hydra's files."""
+        return self.path / "jobs" / self._unique(trial, fingerprint)
+
+    def _unique(self, trial: str, fingerprint: str) -> str:
+        return f"{safe_name(trial)[: MAX_NAME - 9]}-{fingerprint[:8]}"
 
 
 def create_run_dir(root: Path, name: str) -> RunDir:

@@ -10,16 +10,19 @@ python -m ftx.train [GROUP=OPTION ...] [KEY=VALUE ...]
   python -m ftx.train                                        the bundled model on the bundled data
   python -m ftx.train lora.rank=32 optim.lr=5e-4             two settings changed
   python -m ftx.train model=smollm2 data=file data.path=train.jsonl
-  python -m ftx.train -m study=overfitting                   the runs of a committed study
+  python -m ftx.train -m lora.rank=8,16,32 seed=0,1,2        a study: the baseline and each other level, per seed
+  python -m ftx.train -m study=rank_and_lr                   a study from a file; the same command continues it
+  python -m ftx.plan -m study=rank_and_lr                    its runs, what is done, what they cost; nothing is trained
 
 Flags
   -h, --help         this page
   --json             print the record on stdout as JSON, and nothing else there
   --config-dir DIR   a folder that adds options to any group (default: ./conf, if there is one)
-  -m, --multirun     several runs through Hydra's sweeper
+  -m, --multirun     a study: lists of values are the levels of factors, one factor at a time
   --cfg job          show the composed configuration and stop (Hydra's; also --info, --hydra-help)
 
-Exit status: 0 finished, 1 a run failed, 2 refused before anything started, 130 or 143 interrupted."""
+Exit status: 0 finished, 1 a run failed, 2 refused before anything started, 3 this study is already running,
+130 or 143 interrupted."""
 
 
 def print_help(

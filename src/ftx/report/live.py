@@ -135,7 +135,7 @@ class LiveView:
                 row.slot,
                 f"{row.step}/{row.total}" if row.total else "starting",
                 "" if row.loss is None else f"{row.loss:.4f}",
-                "" if left is None else duration(left),
+                "finishing" if row.total and row.step >= row.total else "" if left is None else duration(left),
             )
         return Group(table, Text(self._counts(now)))
 

@@ -50,15 +50,17 @@ def _set_by_the_study_file(
     composer: Composer, fixed: Sequence[str], mine: Sequence[str], options: Mapping[str, Any]
 ) -> tuple[str, ...]:
     """Overrides that do what the study file does: the groups it chooses, then the keys it sets."""
-    full = composer.compose(fixed)
+    if options.get("study") is None:
+        return ()
+    full = composer.find(fixed).composed
     typed = {key_of(word) for word in mine}
-    before = composer.compose(mine, with_hydra=True).hydra.runtime.choices
+    before = composer.find(mine).options
     groups = tuple(
         f"{group}={typed_value(option)}"
         for group, option in options.items()
         if group != "study" and group not in typed and before.get(group) != option
     )
-    wanted, had = (_as_composed(composed) for composed in (full, composer.compose([*groups, *mine])))
+    wanted, had = (_as_composed(composed) for composed in (full, composer.find([*groups, *mine]).composed))
     kept = typed | set(full.study.replicates)
     keys = [key for key, value in wanted.items() if key not in kept and had.get(key) != value]
     return groups + tuple(as_hydra_reads(f"{key}={typed_value(wanted[key])}") for key in keys)

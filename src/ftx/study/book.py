@@ -12,7 +12,7 @@ from ftx.config.keys import flat
 from ftx.errors import ConfigError
 from ftx.job.hardware import device_facts
 from ftx.record.labbook import append_entry
-from ftx.record.layout import StudyDir, safe_name
+from ftx.record.layout import StudyDir
 from ftx.record.ledger import FoundRun, Ledger
 from ftx.record.provenance import LOADED_SOURCES, package_versions
 from ftx.record.run_record import labbook_entry
@@ -109,13 +109,13 @@ def trial_record(plan: StudyPlan, trial: Trial, state: State) -> TrialRecord:
 def link_runs(record: StudyRecord, folder: StudyDir) -> None:
     """A link to the run of each trial, by arm and replicate; where links cannot be made, study.json has the paths."""
     with suppress(OSError):
-        folder.links.mkdir(exist_ok=True)
         for trial in record.trials:
-            link = folder.links / safe_name(trial.name)
+            link = folder.link(trial.name, trial.fingerprint["train"])
+            link.parent.mkdir(exist_ok=True)
             if trial.run is None:
                 link.unlink(missing_ok=True)
                 continue
-            target = os.path.relpath(trial.run, folder.links)
+            target = os.path.relpath(trial.run, link.parent)
             if not (link.is_symlink() and str(link.readlink()) == target):
                 link.unlink(missing_ok=True)
                 link.symlink_to(target)

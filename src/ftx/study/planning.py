@@ -59,7 +59,7 @@ class StudyPlan:
     options: Mapping[str, Any]
     """The baseline's option of every config group."""
     fingerprint: str
-    """Of the baseline without its replicates: two launches of one study agree in it."""
+    """Of the design's kind and the baseline without its replicates: two launches of one study agree in it."""
     trials: tuple[Trial, ...]
     notes: tuple[str, ...]
 
@@ -81,13 +81,12 @@ class StudyPlan:
 
 def sweeper_of(composer: Composer) -> str:
     """The class of Hydra's sweeper that the command line, a study file or the person's conf/ asks for."""
-    composed = composer.compose(composer.fixed_words(), with_hydra=True)
-    return str(composed.hydra.sweeper._target_)
+    return composer.find(composer.fixed_words()).sweeper
 
 
 def study_of(composer: Composer) -> StudyConfig:
     """What the command line and a study file say of the study. Raises ConfigError."""
-    return to_study_config(composer.compose(composer.fixed_words()))
+    return to_study_config(composer.find(composer.fixed_words()).composed)
 
 
 def plan_study(line: CommandLine, composer: Composer) -> StudyPlan:
@@ -97,19 +96,19 @@ def plan_study(line: CommandLine, composer: Composer) -> StudyPlan:
         ConfigError: anything wrong with the study, the configuration of an arm, or its data and model.
     """
     typed = split_axes(composer.words)
-    first = composer.compose(typed.fixed, with_hydra=True)
-    study = to_study_config(first)
+    first = composer.find(composer.fixed_words())
+    study = to_study_config(first.composed)
     sweep = with_file_axes(typed, study.axes)
     _refuse_wrong_axes(sweep, study, line)
-    options = {str(group): option for group, option in first.hydra.runtime.choices.items() if group in GROUPS}
-    base, notes = baseline_words(composer, sweep, options, study)
+    base, notes = baseline_words(composer, sweep, first.options, study)
 
     def settings(overrides: Sequence[str]) -> Settings:
         return composer.at(base, overrides).settings()
 
     start = composer.at(base)
     factors = factors_of([axis for axis in sweep.axes if axis.key not in study.replicates], study.coupled)
-    replicates = replicates_of([_replicate_axis(key, sweep, start) for key in study.replicates])
+    repeated = [_replicate_axis(key, sweep, start) for key in study.replicates]
+    replicates = replicates_of(repeated)
     design = plan(study.design, factors, replicates, settings)
     identities = Identities()
     found = [_trial(composer, base, arm, replicate, identities) for arm, replicate in design.trials]
@@ -117,17 +116,17 @@ def plan_study(line: CommandLine, composer: Composer) -> StudyPlan:
     alone = identities.of(baseline, "baseline")
     identities.raise_problems()
     assert alone is not None
-    fingerprint = _study_fingerprint(design, alone[1]["train"])
+    fingerprint = _sha256([design.kind, alone[1]["train"]])
     return StudyPlan(
-        name=study.name or _default_name(options.get("study"), design, fingerprint),
+        name=study.name or _default_name(first.options.get("study"), design, fingerprint),
         study=study,
         design=design,
         fixed=tuple(map(_as_typed, base)),
         baseline=baseline,
-        options=options,
+        options=first.options,
         fingerprint=fingerprint,
         trials=tuple(trial for trial in found if trial is not None),
-        notes=(*notes, *_notes(design, start)),
+        notes=(*notes, *_twice(repeated), *_notes(design, start)),
     )
 
 
@@ -159,6 +158,13 @@ def _trial(
     return Trial(arm, replicate, words, config, *found)
 
 
+def _twice(axes: Sequence[Axis]) -> Iterator[str]:
+    for axis in axes:
+        for value in dict.fromkeys(axis.values):
+            if axis.values.count(value) > 1:
+                yield f"{axis.key}={value} is listed {axis.values.count(value)} times: one replicate"
+
+
 def _notes(design: Design, start: Composed) -> Iterator[str]:
     settings = flat(asdict(start.config))
     for name, label, twin in design.repeated:
@@ -173,15 +179,15 @@ def _notes(design: Design, start: Composed) -> Iterator[str]:
             )
 
 
-def _study_fingerprint(design: Design, baseline: str) -> str:
-    names = [design.kind, sorted(factor.name for factor in design.factors), baseline]
-    return hashlib.sha256(json.dumps(names).encode()).hexdigest()
-
-
 def _default_name(option: str | None, design: Design, fingerprint: str) -> str:
     leaves = [key.rpartition(".")[2] for factor in design.factors for key in factor.keys]
     label = option or "-".join(leaves) or "seeds"
-    return f"{safe_name(label)[:60]}-{fingerprint[:_HASH_DIGITS]}"
+    factors = sorted(factor.name for factor in design.factors)
+    return f"{safe_name(label)[:60]}-{_sha256([fingerprint, *factors])[:_HASH_DIGITS]}"
+
+
+def _sha256(parts: Sequence[str]) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _as_typed(word: str) -> str:

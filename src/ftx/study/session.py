@@ -15,7 +15,7 @@ from ftx.errors import FtxError, StudyRunning
 from ftx.job.endings import Interrupted
 from ftx.job.task import ARM, STUDY
 from ftx.record.labbook import refuse_unwritable
-from ftx.record.layout import StudyDir, safe_name
+from ftx.record.layout import StudyDir
 from ftx.record.provenance import process_identity
 from ftx.record.run_record import utc_date
 from ftx.record.study_record import StudyRecord
@@ -99,9 +99,11 @@ def _begin(record: StudyRecord, plan: StudyPlan, to_run: Sequence[Trial], comman
 
 def job_overrides(plan: StudyPlan, trial: Trial) -> list[str]:
     """What Hydra needs to start the trial: its own overrides, and its role, which is Hydra's business only."""
+    folder = study_dir(plan.name)
+    subdir = folder.job(trial.name, trial.fingerprint["train"]).relative_to(folder.path)
     return [
         *(as_hydra_reads(word) for word in trial.overrides),
-        f"hydra.sweep.subdir={quoted(f'jobs/{safe_name(trial.name)}')}",
+        f"hydra.sweep.subdir={quoted(str(subdir))}",
         f"hydra.job.name={quoted(trial.name)}",
         f"++hydra.job.env_set.{STUDY}={quoted(plan.name)}",
         f"++hydra.job.env_set.{ARM}={quoted(trial.arm.label)}",
