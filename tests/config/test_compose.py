@@ -49,7 +49,7 @@ def test_a_number_is_a_float_however_it_is_spelled(spelling: str) -> None:
         ("val_set_size=0.1", "val_set_size: no such key. Did you mean data.eval_fraction?"),
         ("lora.rank=-1", "lora.rank must be at least 1 and at most 4096, got -1"),
         ("lora.rank=64.5", "lora.rank must be a whole number, got 64.5"),
-        ("lora.rank=true", "lora.rank must be a whole number, got True"),
+        ("lora.rank=true", "lora.rank must be a whole number, got true"),
         ("optim.lr=fast", "optim.lr must be a number or null, got fast"),
         ("optim.lr=nan", "optim.lr must be a finite number, got nan"),
         ("optim.lr=inf", "optim.lr must be a finite number, got inf"),

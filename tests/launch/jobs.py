@@ -36,6 +36,13 @@ class TwoWords(Exception):
         super().__init__(f"{key} is {value}")
 
 
+class NotANumber:
+    """Can be pickled, but not read back."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, ("not a number",)
+
+
 def gives(value: Any, seconds: float = 0.0) -> Any:
     time.sleep(seconds)
     return value
@@ -43,6 +50,10 @@ def gives(value: Any, seconds: float = 0.0) -> Any:
 
 def gives_a_lock() -> Any:
     return threading.Lock()
+
+
+def gives_what_cannot_be_read() -> Any:
+    return NotANumber()
 
 
 def raises(error: type[Exception], *words: Any) -> None:

@@ -104,6 +104,12 @@ def test_an_ending_is_what_it_was_and_the_slot_is_used_again(
     assert [(ended.job.name, again) for ended, again in view.endings] == [("0", False), ("1", False), ("2", False)]
 
 
+def test_a_value_that_cannot_be_read_back_is_a_failure_of_its_job(run: RunJobs) -> None:
+    before, bad, after = run([partial(jobs.gives, 1), jobs.gives_what_cannot_be_read, partial(jobs.gives, 2)], slots=1)
+    assert isinstance(bad.how, Raised)
+    assert (before.how, after.how) == (Returned(1), Returned(2))
+
+
 def test_a_job_beside_one_that_is_killed_does_not_notice(run: RunJobs) -> None:
     long, *killed = run([partial(jobs.gives, "here", 0.6), *[jobs.kills_itself] * 3])
     assert long.how == Returned("here")
@@ -258,7 +264,8 @@ def test_time_that_suffices_stops_nothing(run: RunJobs, view: jobs.Remembers) ->
 def script(call: str, **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", f"from pathlib import Path\nfrom launch import jobs\njobs.{call}"],
-        env={name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"} | {"PYTHONPATH": str(TESTS)},
+        env={name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        | {"PYTHONPATH": str(TESTS)},
         stdout=subprocess.PIPE,
         text=True,
         **options,

@@ -118,7 +118,11 @@ def test_visible_gpus_are_those_that_are_left(
 @pytest.mark.parametrize(
     ("said", "status", "expected"),
     [
-        ("GPU 0: H200 (UUID: GPU-3a)\n  MIG 1g.18gb Device 0: (UUID: MIG-1)\nGPU 1: H200 (UUID: GPU-9c)\n", 0, ["0", "1"]),
+        (
+            "GPU 0: H200 (UUID: GPU-3a)\n  MIG 1g.18gb Device 0: (UUID: MIG-1)\nGPU 1: H200 (UUID: GPU-9c)\n",
+            0,
+            ["0", "1"],
+        ),
         ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", 9, []),
     ],
     ids=["two GPUs", "no driver"],

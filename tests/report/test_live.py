@@ -93,7 +93,10 @@ def test_a_long_line_is_not_broken(screen: Screen) -> None:
     [
         (Raised(ValueError("no such file\nsecond line"), ""), "ValueError: no such file"),
         (Raised(MemoryError(), ""), "MemoryError"),
-        (Raised(RunFailed("diverged", "loss is nan at step 3"), ""), str(RunFailed("diverged", "loss is nan at step 3"))),
+        (
+            Raised(RunFailed("diverged", "loss is nan at step 3"), ""),
+            str(RunFailed("diverged", "loss is nan at step 3")),
+        ),
         (Exited(3), "left with sys.exit(3)"),
         (Exited(0), "left with sys.exit(0)"),
         (Died(-9), "killed by SIGKILL"),

@@ -80,7 +80,9 @@ def levels_of(override: Override) -> tuple[str, ...]:
             [f"{override.input_line}: an interval has no levels; list values, or search it with hydra/sweeper=optuna"]
         )
     values = zip(override.sweep_iterator(), override.sweep_string_iterator(), strict=True)
-    return tuple(typed_value(value) if isinstance(value, float) else str(text) for value, text in values)
+    return tuple(
+        typed_value(value) if value is None or isinstance(value, (float, bool)) else str(text) for value, text in values
+    )
 
 
 def axis_word(key: str, values: Any) -> str:

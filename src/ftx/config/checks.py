@@ -1,12 +1,13 @@
 """Rules that concern more than one key: what is refused, and what is only announced."""
 
+import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ftx.config.keys import flat, run_keys, schema_keys, unknown_key
+from ftx.config.keys import flat, run_keys, schema_keys
 from ftx.config.resolve import METRIC_DIRECTIONS
 from ftx.config.schema import RunConfig, StudyConfig
 
@@ -42,9 +43,13 @@ def study_problems(study: StudyConfig) -> list[str]:
         problems.append(f"study.slots must be auto or a whole number of at least 1, got {study.slots}")
     if not study.replicates:
         problems.append("study.replicates=[] repeats nothing; [seed] is the default")
-    for name in study.replicates:
+    for name in dict.fromkeys(study.replicates):
+        if study.replicates.count(name) > 1:
+            problems.append(f"study.replicates names {name} {study.replicates.count(name)} times; once is right")
         if name not in run_keys():
-            problems.append(f"study.replicates: {unknown_key(name)}")
+            close = difflib.get_close_matches(name, run_keys(), n=1)
+            meant = f"did you mean {close[0]}?" if close else "expected one such as seed or data_seed"
+            problems.append(f"study.replicates: {name} is not a key of a run that the schema knows; {meant}")
     together = {name for names in study.coupled for name in names}
     problems += [
         f"study.coupled: {name} is a replicate key (study.replicates), which belongs to no factor"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, ValueType
 from hydra.errors import HydraException
 
 from ftx.config.keys import GROUPS, flat, is_free, schema_keys, section_names, unknown_key
@@ -73,8 +73,10 @@ def _sweep_problem(override: Override, *, multirun: bool) -> str | None:
         return f"{typed}: one {name} at a time; start each on its own"
     if name in _NEVER_SWEPT or name.startswith("study.") or is_hydras(name):
         return f"{typed}: a study does not vary {name}; give it one value"
+    if override.value_type is ValueType.GLOB_CHOICE_SWEEP:
+        return f"{typed}: glob() is not taken, so that a new file adds no level in silence; list the values"
     if _is_list(name) and not all(isinstance(value, list) for value in override.sweep_iterator()):
-        return _list_spelling(name, values)
+        return _list_spelling(name, values, list(override.sweep_iterator()))
     return None
 
 
@@ -82,11 +84,13 @@ def _is_list(name: str) -> bool:
     return name in schema_keys() and "a list" in type_in_words(schema_keys()[name].type)
 
 
-def _list_spelling(name: str, typed: str) -> str:
-    levels = ",".join(f"[{item.strip()}]" for item in typed.split(","))
+def _list_spelling(name: str, typed: str, values: Sequence[Any]) -> str:
+    items = [plain_value(value) for value in values]
+    flattened = [item for value in items for item in (value if isinstance(value, list) else [value])]
+    levels = ",".join(shown(value if isinstance(value, list) else [value]) for value in items)
     return (
-        f"{name}={typed}: under -m a comma separates runs, and {name} takes lists; one list is {name}=[{typed}], "
-        f"several levels are {name}={levels}"
+        f"{name}={typed}: under -m a comma separates runs, and {name} takes lists; one list is "
+        f"{name}={shown(flattened)}, several levels are {name}={levels}"
     )
 
 
@@ -115,8 +119,7 @@ def _option_problems(group: str, option: Any, options: Sequence[str]) -> Iterato
         return
     close = difflib.get_close_matches(str(option), options, n=1)
     meant = f"; did you mean {group}={close[0]}?" if close else ""
-    option = "null" if option is None else shown(option)
-    yield f"{group}={option}: no such option, expected one of {', '.join(options)}{meant}"
+    yield f"{group}={shown(option)}: no such option, expected one of {', '.join(options)}{meant}"
 
 
 def plain_value(value: Any) -> Any:

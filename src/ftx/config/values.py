@@ -95,11 +95,15 @@ def type_in_words(hint: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as it would be typed: 16 for 16.0, 1e-4 for 0.0001, text in quotes only where needed."""
+    """A value as it would be typed: 16 for 16.0, 1e-4 for 0.0001, null, [a,b], text in quotes only where needed."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     if isinstance(value, float) and 0 < abs(value) < 1:
         return _shorter(value)
+    if isinstance(value, (list, tuple)):
+        return f"[{','.join(shown(item) for item in value)}]"
     return repr(value) if isinstance(value, str) and (not value or " " in value) else str(value)
 
 

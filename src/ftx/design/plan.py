@@ -145,20 +145,25 @@ class _Distinct:
 
 
 def _distinct(factor: Factor, base: Settings, settings: Compose) -> _Distinct:
-    kept: list[tuple[Level, Mapping[str, Any]]] = []
+    kept: list[tuple[Level, Settings]] = []
     same: list[tuple[str, str]] = []
     baseline = None
     for level in factor.levels:
-        resolved = settings(level.overrides).resolved
-        twin = next((other.label for other, known in kept if known == resolved), None)
+        mine = settings(level.overrides)
+        twin = next((other.label for other, known in kept if _equal(known, mine)), None)
         if twin is not None:
             if twin != level.label:
                 same.append((level.label, twin))
             continue
-        kept.append((level, resolved))
-        if resolved == base.resolved:
+        kept.append((level, mine))
+        if _equal(mine, base):
             baseline = level.label
     return _Distinct(factor, tuple(level for level, _ in kept), baseline, tuple(same))
+
+
+def _equal(one: Settings, other: Settings) -> bool:
+    """Whether two configurations resolve to the same; 1 is 1.0, but true is not 1."""
+    return not _changed(one.resolved, other.resolved)
 
 
 def _one_at_a_time(found: Sequence[_Distinct]) -> Iterator[dict[str, Level]]:
@@ -191,7 +196,10 @@ def _arm(levels: Mapping[str, Level], factors: Sequence[Factor], base: Settings,
 
 def _changed(base: Mapping[str, Any], mine: Mapping[str, Any]) -> list[Change]:
     names = [*base, *(name for name in mine if name not in base)]
-    return [Change(name, base.get(name), mine.get(name)) for name in names if base.get(name) != mine.get(name)]
+    pairs = ((name, base.get(name), mine.get(name)) for name in names)
+    return [
+        Change(*pair) for pair in pairs if pair[1] != pair[2] or isinstance(pair[1], bool) != isinstance(pair[2], bool)
+    ]
 
 
 def _isolation_problems(arm: Arm, factors: Sequence[Factor]) -> Iterator[str]:

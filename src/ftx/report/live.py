@@ -38,6 +38,7 @@ class _Ended(Protocol):
 
 @dataclass
 class _Row:
+    name: str
     slot: str
     started: float
     step: int = 0
@@ -60,7 +61,7 @@ class LiveView:
         self._total = total
         self._slots = slots
         self._clock = clock
-        self._rows: dict[str, _Row] = {}
+        self._rows: dict[int, _Row] = {}  # by job, not by name: two jobs may be called the same
         self._done = 0
         self._failed = 0
         self._began = clock()
@@ -82,18 +83,19 @@ class LiveView:
 
     def started(self, job: _Named, slot: _Named) -> None:
         """A job's process was started."""
-        self._rows[job.name] = _Row(slot.name, self._clock())
+        self._rows[id(job)] = _Row(job.name, slot.name, self._clock())
 
     def progressed(self, job: _Named, facts: dict[str, Any]) -> None:
-        """A job said how far it is: step, total, loss."""
-        row = self._rows[job.name]
-        row.step, row.total, row.loss = facts["step"], facts["total"], facts["loss"]
-        if row.first_step is None:
+        """A job said how far it is: `step`, `total`, `loss`, or what else it likes."""
+        row = self._rows[id(job)]
+        row.step, row.total = facts.get("step", row.step), facts.get("total", row.total)
+        row.loss = facts.get("loss", row.loss)
+        if row.first_step is None and row.step:
             row.first_step = self._clock()
 
     def ended(self, ended: _Ended, *, again: bool) -> None:
         """A job ended: one line stays on the screen."""
-        self._rows.pop(ended.job.name, None)
+        self._rows.pop(id(ended.job), None)
         failed = not hasattr(ended.how, "value")
         if not again:
             self._done += not failed
@@ -128,10 +130,10 @@ class LiveView:
             ("left", "right"),
         ):
             table.add_column(heading, justify="left" if side == "left" else "right")
-        for name, row in self._rows.items():
+        for row in self._rows.values():
             left = row.seconds_left(now)
             table.add_row(
-                name,
+                Text(row.name),
                 row.slot,
                 f"{row.step}/{row.total}" if row.total else "starting",
                 "" if row.loss is None else f"{row.loss:.4f}",

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from ftx.config.values import shown
 from ftx.record.study_record import StudyRecord
@@ -29,19 +30,15 @@ def _arms_table(arms: Sequence[Mapping[str, Any]]) -> Table:
         number = heading in ("rows", "steps", "tokens")
         table.add_column(heading, justify="right" if number else "left", overflow="fold", no_wrap=number)
     for arm in arms:
-        cells = [_changes(arm["changes"]), _changes(arm["derived"])]
-        table.add_row(arm["arm"], *cells, *(f"{arm[name]:,}" for name in ("train_rows", "steps", "tokens")))
+        cells = (arm["arm"], _changes(arm["changes"]), _changes(arm["derived"]))
+        table.add_row(*map(Text, cells), *(f"{arm[name]:,}" for name in ("train_rows", "steps", "tokens")))
     return table
 
 
 def _changes(changes: Sequence[Mapping[str, Any]]) -> str:
-    parts = [f"{change['key']} {_text(change['baseline'])} -> {_text(change['value'])}" for change in changes]
+    parts = [f"{change['key']} {shown(change['baseline'])} -> {shown(change['value'])}" for change in changes]
     more = f" and {len(parts) - _MOST_DERIVED} more" if len(parts) > _MOST_DERIVED else ""
     return "\n".join(parts[:_MOST_DERIVED]) + more
-
-
-def _text(value: Any) -> str:
-    return "null" if value is None else shown(value)
 
 
 def _estimate_line(found: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from ftx.config.values import shown
 from ftx.record.layout import RunDir
@@ -54,14 +55,14 @@ def arms_table(record: StudyRecord) -> Table:
     replicates = ", ".join(f"{key}={','.join(map(str, values))}" for key, values in record.replicates.items())
     metric = record.metric
     title = f"Study {record.study}: {record.design}, {replicates}, {metric['name']} ({metric['direction']})"
-    table = Table(title=title, title_justify="left")
+    table = Table(title=Text(title), title_justify="left")
     table.add_column("factor", overflow="fold")
     table.add_column("level", overflow="fold")
     for heading in _MARKS.values():
         table.add_column(heading, justify="right")
     for trials in arms_of(record).values():
         counts = [sum(trial.state == state for trial in trials) for state in _MARKS]
-        table.add_row(*_role(record, trials[0]), *(str(count) if count else "" for count in counts))
+        table.add_row(*map(Text, _role(record, trials[0])), *(str(count) if count else "" for count in counts))
     return table
 
 
@@ -76,7 +77,7 @@ def _role(record: StudyRecord, trial: TrialRecord) -> tuple[str, str]:
 
 def _shown(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key}={item}" for key, item in value.items())
+        return ", ".join(f"{key}={shown(item)}" for key, item in value.items())
     return shown(value)
 
 
@@ -111,5 +112,5 @@ def failures_table(trials: Sequence[TrialRecord]) -> Table:
         table.add_column(heading, overflow="fold")
     for trial in trials:
         log = str(RunDir(Path(trial.run)).log) if trial.run else ""
-        table.add_row(trial.name, trial.status or "not run", trial.reason or "", log)
+        table.add_row(*map(Text, (trial.name, trial.status or "not run", trial.reason or "", log)))
     return table

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ftx.record.history import Event
 from ftx.record.layout import RunDir
@@ -29,7 +30,7 @@ def epoch_table(record: RunRecord, events: Sequence[Event]) -> Table:
     """A row per evaluation on validation; the checkpoint that counts is marked."""
     evaluations = [event for event in events if event.split == "validation"]
     scored = any("exact_match" in event.metrics for event in evaluations)
-    table = Table(title=f"{record.model} on {record.dataset['path']}, seed {record.seed}", title_justify="left")
+    table = Table(title=Text(f"{record.model} on {record.dataset['path']}, seed {record.seed}"), title_justify="left")
     for heading in ("epoch", "step", "train_loss", "eval_loss", "token accuracy"):
         table.add_column(heading, justify="right")
     if scored:

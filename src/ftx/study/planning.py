@@ -3,16 +3,16 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ftx.config.axes import Sweep, split_axes, typed_value, with_file_axes
 from ftx.config.command_line import CommandLine, group_options
 from ftx.config.compose import Composed, Composer, to_study_config
 from ftx.config.keys import GROUPS, flat
-from ftx.config.overrides import override_problems
+from ftx.config.overrides import override_problems, parsed, plain_value
 from ftx.config.schema import RunConfig, StudyConfig
-from ftx.config.values import shown
+from ftx.config.values import converted, shown
 from ftx.design.factors import Axis, factors_of
 from ftx.design.plan import Arm, Design, Replicate, Settings, plan, replicates_of
 from ftx.errors import ConfigError
@@ -108,7 +108,7 @@ def plan_study(line: CommandLine, composer: Composer) -> StudyPlan:
     start = composer.at(base)
     factors = factors_of([axis for axis in sweep.axes if axis.key not in study.replicates], study.coupled)
     repeated = [_replicate_axis(key, sweep, start) for key in study.replicates]
-    replicates = replicates_of(repeated)
+    replicates = replicates_of([_each_once(axis) for axis in repeated])
     design = plan(study.design, factors, replicates, settings)
     identities = Identities()
     found = [_trial(composer, base, arm, replicate, identities) for arm, replicate in design.trials]
@@ -158,11 +158,21 @@ def _trial(
     return Trial(arm, replicate, words, config, *found)
 
 
+def _each_once(axis: Axis) -> Axis:
+    """The axis without repetitions, however they are spelled."""
+    unique = {repr(_value(axis, text)): text for text in reversed(axis.values)}
+    return replace(axis, values=tuple(text for text in axis.values if unique[repr(_value(axis, text))] is text))
+
+
+def _value(axis: Axis, text: str) -> Any:
+    return converted(axis.key, plain_value(parsed([axis.override(text)])[0].value()))
+
+
 def _twice(axes: Sequence[Axis]) -> Iterator[str]:
     for axis in axes:
-        for value in dict.fromkeys(axis.values):
-            if axis.values.count(value) > 1:
-                yield f"{axis.key}={value} is listed {axis.values.count(value)} times: one replicate"
+        left_out = len(axis.values) - len(_each_once(axis).values)
+        if left_out:
+            yield f"{axis.key}={','.join(axis.values)} repeats {left_out} of its values: each is one replicate"
 
 
 def _notes(design: Design, start: Composed) -> Iterator[str]:
