@@ -14,6 +14,7 @@ from ftx.design.factors import Axis, Factor, Level
 from ftx.errors import ConfigError
 
 BASELINE = "baseline"
+KINDS = ("ofat", "factorial")
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,8 @@ def plan(kind: str, factors: Sequence[Factor], replicates: Sequence[Replicate], 
     Raises:
         ConfigError: a level that cannot be composed, or that changes more than its own factor.
     """
+    if kind not in KINDS:
+        raise ConfigError([f"a design is one of {', '.join(KINDS)}, got {kind}"])
     base = settings(())
     found = [_distinct(factor, base, settings) for factor in factors]
     combinations = _factorial(found) if kind == "factorial" else _one_at_a_time(found)

@@ -1,5 +1,7 @@
 """What a job's own process does before and after the job."""
 
+import ctypes
+import io
 import os
 import pickle
 import signal
@@ -55,11 +57,14 @@ def run_child(pipe: Connection, job: bytes, console: Path, environment: Mapping[
     pipe.send_bytes(_ended(job))
     sys.stdout.flush()
     sys.stderr.flush()
+    ctypes.CDLL(None).fflush(None)  # what C code printed: the process leaves without closing its streams
 
 
 def _ended(job: bytes) -> bytes:
     try:
-        return _pickled(Returned(cloudpickle.loads(job)()))
+        packed = _pickled(Returned(cloudpickle.loads(job)()))
+        pickle.loads(packed)  # here, where a value that cannot be read back harms nobody else
+        return packed
     except SystemExit as leaving:
         status = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
         if isinstance(leaving.code, str):
@@ -90,3 +95,5 @@ def _redirect(console: Path) -> None:
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.close(file)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # a job that is killed has said what it said

@@ -9,6 +9,7 @@ import os
 import pickle
 import signal
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -104,13 +105,24 @@ class Rules:
     max_seconds: float | None = None
 
 
+def _send(process: ForkServerProcess, number: int) -> None:
+    """Send a signal to a job; SIGKILL to all that it has started."""
+    if process.pid is None:
+        return
+    with suppress(ProcessLookupError):
+        os.kill(process.pid, number)
+    if number == signal.SIGKILL:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+
+
 def warm_up(preload: Sequence[str]) -> ForkServerContext:
     """Start the fork server, which imports these modules while the caller goes on. Once a process."""
     # torch asks the driver whether there is a GPU when some of these are imported, and a driver that was started
     # before a fork does not work after it. Asked this way, torch leaves the driver alone.
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(preload))
+    context.set_forkserver_preload([run_child.__module__, *preload])
     forkserver.ensure_running()
     return context
 
@@ -153,29 +165,47 @@ class Pool:
         self._waiting = deque((number, 1) for number in range(len(jobs)))
         self._free = list(reversed(self.slots))
         self._running: list[_Running] = []
-        results: dict[int, Ended] = {}
+        self._results: dict[int, Ended] = {}
         with self._signals():
             while self._running or (self._waiting and not self._stop):
                 self._start_jobs(context, jobs)
                 for running in self._finished():
-                    self._settle(running, results)
+                    self._settle(running)
                 self.view.tick()
         reason = self._stop or ""
-        return [results.get(number, Ended(job, NotStarted(reason))) for number, job in enumerate(jobs)]
+        return [self._results.get(number, Ended(job, NotStarted(reason))) for number, job in enumerate(jobs)]
 
     def _start_jobs(self, context: ForkServerContext, jobs: Sequence[Job]) -> None:
         limit = self.rules.max_seconds
         if limit is not None and time.monotonic() - self._started > limit and self._waiting:
             self._no_more(f"the time of {limit / 3600:g} h is spent")
         while self._free and self._waiting and not self._stop:
-            number, tries = self._waiting.popleft()
-            job, slot = jobs[number], self._free.pop()
-            mine, theirs = context.Pipe(duplex=False)
-            process = context.Process(target=run_child, args=(theirs, job.pack(), job.console, slot.environment))
-            process.start()
-            theirs.close()
-            self._running.append(_Running(job, number, slot, process, mine, time.monotonic(), tries))
-            self.view.started(job, slot)
+            number, tries = self._waiting[0]
+            try:
+                packed = jobs[number].pack()
+            except Exception as error:
+                self._waiting.popleft()
+                self._never_ran(jobs[number], number, error)
+                continue
+            if not self._stop:  # packing takes long enough for a signal
+                self._waiting.popleft()
+                self._start(context, jobs[number], packed, number, tries)
+
+    def _start(self, context: ForkServerContext, job: Job, packed: bytes, number: int, tries: int) -> None:
+        slot = self._free.pop()
+        mine, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=run_child, args=(theirs, packed, job.console, slot.environment))
+        process.start()
+        theirs.close()
+        self._running.append(_Running(job, number, slot, process, mine, time.monotonic(), tries))
+        self.view.started(job, slot)
+        if self.interrupted_by is not None:  # while the process started, and so unknown to the handler
+            _send(process, self.interrupted_by)
+
+    def _never_ran(self, job: Job, number: int, error: Exception) -> None:
+        trace = "".join(traceback.format_exception(error))
+        self._results[number] = ended = Ended(job, Raised(error, trace))
+        self.view.ended(ended, again=False)
 
     def _finished(self) -> list[_Running]:
         """Wait a moment, pass on what the jobs say, and return those whose process has ended."""
@@ -201,7 +231,7 @@ class Pool:
         else:
             running.message = message
 
-    def _settle(self, running: _Running, results: dict[int, Ended]) -> None:
+    def _settle(self, running: _Running) -> None:
         running.process.join()
         running.pipe.close()
         how: How = running.message or Died(running.process.exitcode or 0)
@@ -211,12 +241,11 @@ class Pool:
         seconds = time.monotonic() - running.started
         again = not self._stop and running.tries <= self.rules.retries and self.rules.is_machine_fault(how)
         ended = Ended(running.job, how, running.tries, seconds)
+        self._results[running.number] = ended  # also of a job that is tried again: the pool may stop before
         self.view.ended(ended, again=again)
         if again:
             self._waiting.append((running.number, running.tries + 1))
-            return
-        results[running.number] = ended
-        if self.rules.stop_on_failure and not isinstance(how, Returned):
+        elif self.rules.stop_on_failure and not isinstance(how, Returned):
             self._no_more(f"{running.job.name} failed and study.on_failure=stop")
 
     def _no_more(self, reason: str) -> None:
@@ -232,9 +261,7 @@ class Pool:
             again = self.interrupted_by is not None
             self.interrupted_by = self.interrupted_by or number
             for running in list(self._running):
-                if running.process.pid is not None:
-                    with suppress(ProcessLookupError):
-                        os.kill(running.process.pid, signal.SIGKILL if again else number)
+                _send(running.process, signal.SIGKILL if again else number)
             if not again:
                 self._no_more("interrupted")
 

@@ -6,6 +6,8 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ftx.errors import ConfigError
+
 MOST_JOBS_ON_A_CPU = 8
 
 
@@ -55,6 +57,9 @@ def make_slots(
         gpus: `visible_gpus()`.
         per_job: GPUs that each job sees.
         threads: of each job; None: `threads_per_job`.
+
+    Raises:
+        ConfigError: fewer GPUs than one job is to see.
     """
     if device == "mps":
         return [Slot(f"mps:{number}") for number in range(wanted or 1)]
@@ -63,7 +68,11 @@ def make_slots(
     if device == "cpu" or not gpus:
         count = wanted or max(1, cores() // (threads or threads_per_job(cores())))
         return [Slot(f"cpu:{number}") for number in range(count)]
-    groups = [gpus[start : start + per_job] for start in range(0, len(gpus) - per_job + 1, per_job)] or [gpus]
+    if per_job > len(gpus):
+        raise ConfigError(
+            [f"study.devices_per_job={per_job}: only {len(gpus)} GPUs are visible ({', '.join(gpus)}); lower it"]
+        )
+    groups = [gpus[start : start + per_job] for start in range(0, len(gpus) - per_job + 1, per_job)]
     return [
         Slot(f"gpu:{','.join(groups[number % len(groups)])}", _visible(groups[number % len(groups)]))
         for number in range(wanted or len(groups))

@@ -2,14 +2,15 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, JobStatus, filter_overrides, run_job, setup_globals
+from hydra.errors import HydraException
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 from rich.console import Console
@@ -49,7 +50,7 @@ class HydraJob:
     task: TaskFunction
     context: HydraContext
 
-    @cached_property
+    @property
     def config(self) -> DictConfig:
         """The job's composed configuration."""
         config = self.context.config_loader.load_sweep_config(self.master, list(self.overrides))
@@ -67,25 +68,23 @@ class HydraJob:
         return Job(name or f"job {self.number}", self._packed, console)
 
     def _packed(self) -> bytes:
-        call = _Call(self.config, self.task, self.context, Singleton.get_state())
-        packed: bytes = cloudpickle.dumps(call)
+        packed: bytes = cloudpickle.dumps(_Call(self, Singleton.get_state()))
         return packed
 
 
 class _Call:
-    """Hydra's own `run_job`, in another process."""
+    """Hydra's own `run_job`, in another process; that process composes, so that several do at once."""
 
-    def __init__(self, config: DictConfig, task: TaskFunction, context: HydraContext, singletons: Any) -> None:
-        self._parts = (config, task, context, singletons)
+    def __init__(self, job: HydraJob, singletons: Any) -> None:
+        self._job, self._singletons = job, singletons
 
     def __call__(self) -> JobReturn:
-        config, task, context, singletons = self._parts
         setup_globals()
-        Singleton.set_state(singletons)
+        Singleton.set_state(self._singletons)
         done = run_job(
-            hydra_context=context,
-            task_function=task,
-            config=config,
+            hydra_context=self._job.context,
+            task_function=self._job.task,
+            config=self._job.config,
             job_dir_key="hydra.sweep.dir",
             job_subdir_key="hydra.sweep.subdir",
         )
@@ -133,7 +132,9 @@ def job_return(ended: Ended, job: HydraJob) -> JobReturn:
         return how.value
     done = JobReturn(overrides=list(job.overrides), status=JobStatus.FAILED)
     if not isinstance(how, NotStarted):
-        done.cfg, done.hydra_cfg = job.config, OmegaConf.create({"hydra": job.config.hydra})
+        with suppress(HydraException):  # a job that could not be composed
+            done.cfg = job.config
+            done.hydra_cfg = OmegaConf.create({"hydra": done.cfg.hydra})
     done._return_value = how.error if isinstance(how, Raised) else JobDied(_in_words(how))
     return done
 

@@ -8,8 +8,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from ftx.config.axes import split_axes, with_file_axes
 from ftx.config.keys import flat
+from ftx.config.overrides import is_hydras
 from ftx.design.factors import factors_of
 from ftx.design.plan import Settings, plan, replicates_of
+from ftx.errors import ConfigError
 
 if TYPE_CHECKING:
     from hydra_plugins.ftx_sweeper.ofat_sweeper import OfatSweeper
@@ -20,6 +22,9 @@ def expand(
 ) -> list[list[str]]:
     """Overrides of every job: what is fixed, then the arm's levels, then the replicate's."""
     sweep = with_file_axes(split_axes(arguments), sweeper.params)
+    hydras = [axis.key for axis in sweep.axes if is_hydras(axis.key)]
+    if hydras:
+        raise ConfigError([f"{hydras[0]}: Hydra's own settings are the same for all jobs; give it one value"])
     replicates = [axis for axis in sweep.axes if axis.key in sweeper.replicates]
     factors = factors_of([axis for axis in sweep.axes if axis.key not in sweeper.replicates], sweeper.coupled)
 
