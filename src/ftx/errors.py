@@ -17,7 +17,10 @@ class ConfigError(FtxError):
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = list(problems)
-        super().__init__("\n".join(self.problems))
+        super().__init__(self.problems)  # as given, so that it can be pickled
+
+    def __str__(self) -> str:
+        return "\n".join(self.problems)
 
 
 class DataError(FtxError):
@@ -33,7 +36,7 @@ class RecordError(FtxError):
 
 
 class RunFailed(FtxError):
-    """A run that was recorded and did not finish; `status` is its record's."""
+    """A run that did not finish; `status` is its record's, or `missing` where it was never started."""
 
     def __init__(self, status: str, reason: str) -> None:
         self.status, self.reason = status, reason

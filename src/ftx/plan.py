@@ -45,12 +45,12 @@ def _plan(words: Sequence[str], *, commands: bool) -> None:
     if commands and line.json:
         raise ConfigError(["--commands and --json are two forms of the same plan: give one of them"])
     from ftx.study.outlook import look
-    from ftx.study.planning import OWN_SWEEPER, plan_study, sweeper_of
+    from ftx.study.planning import OWN_SWEEPER, plan_study, sketch_study, sweeper_of
 
     with open_composer(line) as composer:
         if line.multirun and sweeper_of(composer) != OWN_SWEEPER:
             raise ConfigError([f"hydra/sweeper={sweeper_of(composer)} makes its own plan; ftx.plan shows ftx's"])
-        plan = plan_study(line, composer)
+        plan = plan_study(sketch_study(line, composer), composer)
     outlook = look(plan)
     flags = ["--config-dir", line.config_dir] if line.config_dir else []
     if commands:

@@ -79,16 +79,16 @@ class Application:
     def _several(self) -> int:
         """A study; with a sweeper of Hydra's own, what that sweeper makes of the command line."""
         from ftx.launch.pool import warm_up
-        from ftx.study.planning import OWN_SWEEPER, plan_study, study_of, sweeper_of
+        from ftx.study.planning import OWN_LAUNCHER, OWN_SWEEPER, plan_study, sketch_study, sweeper_of
 
         with open_composer(self.line) as composer:
-            own = sweeper_of(composer) == OWN_SWEEPER
-            if own:
-                warm_up(study_of(composer).preload)  # its imports take as long as the plan
-            plan = plan_study(self.line, composer) if own else None
-            words = [*(composer.fixed_words() if own else composer.words_with_axes()), *search_path(self.line)]
-        if plan is None:
-            return self._other_sweeper(words)
+            if sweeper_of(composer) != OWN_SWEEPER:
+                return self._other_sweeper([*composer.words_with_axes(), *search_path(self.line)])
+            sketch = sketch_study(self.line, composer)
+            if sketch.launcher == OWN_LAUNCHER:
+                warm_up(sketch.study.preload)  # its imports take as long as the plan
+            plan = plan_study(sketch, composer)
+            words = [*composer.fixed_words(), *search_path(self.line)]
         from ftx.study.session import run_study
 
         command = ["python", "-m", "ftx.train", "-m", *self.flags, *self.line.overrides]

@@ -6,9 +6,10 @@ import pytest
 
 from ftx.config.checks import announcements
 from ftx.config.command_line import CommandLine, packaged_config_dir, parse_command_line
-from ftx.config.compose import compose_run
+from ftx.config.compose import compose_run, open_composer
 from ftx.config.schema import RunConfig
 from ftx.errors import ConfigError
+from ftx.study.planning import sketch_study
 
 
 def composed(*words: str) -> RunConfig:
@@ -203,6 +204,9 @@ def test_every_option_of_conf_composes(tmp_path: Path) -> None:
         if group == "study":
             assert problems(*words) == [f"study={name}: a study is several runs; add -m"]
             words = ["-m", *words]
+            line = parse_command_line(words)
+            with open_composer(line) as composer:
+                assert len(sketch_study(line, composer).design.trials) > 1
         composed(*words)
 
 

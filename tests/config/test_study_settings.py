@@ -6,11 +6,10 @@ import pytest
 
 from ftx.config.checks import study_problems
 from ftx.config.command_line import group_options, parse_command_line
-from ftx.config.compose import compose_run, open_composer
+from ftx.config.compose import compose_run, open_composer, to_study_config
 from ftx.config.overrides import override_problems
 from ftx.config.schema import StudyConfig
 from ftx.errors import ConfigError
-from ftx.study.planning import study_of
 
 
 def refusals(word: str, *, multirun: bool = True) -> list[str]:
@@ -118,13 +117,13 @@ def test_what_is_typed_of_a_study_is_checked(word: str, expected: str) -> None:
 
 def test_a_number_of_slots_is_read_as_text() -> None:
     with open_composer(parse_command_line(["-m", "study.slots=2", "study.name=mine"])) as composer:
-        study = study_of(composer)
+        study = to_study_config(composer.find(composer.fixed_words()).composed)
     assert (study.slots, study.name, study.replicates) == ("2", "mine", ["seed"])
 
 
 def test_a_study_file_fills_in_the_axes() -> None:
     with open_composer(parse_command_line(["-m", "study=rank_and_lr", "optim.lr=1e-3,2e-3"])) as composer:
-        study = study_of(composer)
+        study = to_study_config(composer.find(composer.fixed_words()).composed)
         words = composer.words_with_axes()
     assert study.axes == {"lora.rank": "8,16,32", "optim.lr": "1e-4,2e-4,5e-4", "seed": "0,1,2"}
     assert words == ["study=rank_and_lr", "optim.lr=1e-3,2e-3", "lora.rank=8,16,32", "seed=0,1,2"]

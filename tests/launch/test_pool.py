@@ -232,9 +232,9 @@ def test_the_rules_say_what_a_machine_fault_is(run: RunJobs, tmp_path: Path) -> 
 def test_stop_on_failure_starts_nothing_more_and_lets_the_running_one_end(run: RunJobs, view: jobs.Remembers) -> None:
     fails, runs, never = run([partial(jobs.leaves, 3), partial(jobs.gives, 1, 0.5), jobs.ids], stop_on_failure=True)
     assert (fails.how, runs.how) == (Exited(3), Returned(1))
-    assert never.how == NotStarted("0 failed and study.on_failure=stop")
+    assert never.how == NotStarted("0 has failed")
     assert never.tries == 0
-    assert view.reasons == ["0 failed and study.on_failure=stop"]
+    assert view.reasons == ["0 has failed"]
 
 
 def test_a_job_that_waits_for_its_next_try_when_the_pool_stops_keeps_its_ending(run: RunJobs) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ftx.errors import ConfigError
 from ftx.launch import slots
 from ftx.launch.slots import Slot, make_slots, threads_per_job, visible_gpus
 
@@ -48,7 +49,10 @@ def gpu(names: str) -> Slot:
     ],
 )
 def test_slots(wanted: int | None, device: str, gpus: list[str], per_job: int, expected: list[Slot]) -> None:
-    assert make_slots(wanted, device=device, gpus=gpus, per_job=per_job, threads=None) == expected
+    made = make_slots(wanted, device=device, gpus=gpus, per_job=per_job, threads=None)
+    assert [slot.name for slot in made] == [slot.name for slot in expected]
+    for slot, other in zip(made, expected, strict=True):
+        assert slot.environment.get("CUDA_VISIBLE_DEVICES") == other.environment.get("CUDA_VISIBLE_DEVICES")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +85,19 @@ def test_slots_of_a_cpu(
 ) -> None:
     monkeypatch.setattr(slots, "cores", lambda: available)
     made = make_slots(wanted, device="cpu", gpus=[], per_job=1, threads=threads)
-    assert made == [Slot(f"cpu:{number}") for number in range(expected)]
+    assert [slot.name for slot in made] == [f"cpu:{number}" for number in range(expected)]
+    shares = {slot.environment[slots.SHARE] for slot in made}
+    assert shares == {str(max(1, available // expected))}
+
+
+def test_a_job_of_a_pool_has_its_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(slots.SHARE, "3")
+    assert slots.cores() == 3
+
+
+def test_fewer_gpus_than_a_job_is_to_see_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"study.devices_per_job=3: only 2 GPUs are visible \(0, 1\); lower it"):
+        make_slots(None, device="cuda", gpus=["0", "1"], per_job=3, threads=None)
 
 
 @pytest.mark.parametrize(

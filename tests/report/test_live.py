@@ -11,7 +11,7 @@ from ftx.errors import RunFailed
 from ftx.launch.child import Exited, Raised, Returned
 from ftx.launch.pool import Died, Ended, Job, NotStarted
 from ftx.launch.slots import Slot
-from ftx.report.live import LiveView, duration, failure_in_words
+from ftx.report.live import LiveView, duration, in_words
 
 SLOT = Slot("cpu:0")
 
@@ -108,7 +108,7 @@ def test_a_long_line_is_not_broken(screen: Screen) -> None:
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_failures_in_words(how: Any, expected: str) -> None:
-    assert failure_in_words(how) == expected
+    assert in_words(how) == expected
 
 
 def test_the_table_shows_every_running_job() -> None:

@@ -9,11 +9,12 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from ftx.record.layout import RunDir
+from ftx.record.layout import RunDir, StudyDir
 from ftx.record.study_record import StudyRecord, TrialRecord
 from ftx.report.study import arms_of, arms_table, closing_lines, failures_table, plan_lines
 
 COMMAND = "python -m ftx.train -m lora.rank=8,16"
+FOLDER = StudyDir(Path("multirun/rank-1234"))
 
 
 def trial(factor: str | None, level: Any, seed: int = 0, state: str = "missing", **more: Any) -> TrialRecord:
@@ -26,7 +27,7 @@ def trial(factor: str | None, level: Any, seed: int = 0, state: str = "missing",
         "replicate": seed,
         "replicates": {"seed": seed},
         "overrides": [],
-        "fingerprint": {},
+        "fingerprint": {"train": "0123456789", "evaluation": "e"},
         "state": state,
     }
     return TrialRecord(**values | more)
@@ -131,16 +132,17 @@ def test_the_plan_counts_what_is_there_and_what_will_run() -> None:
         trial("lora.rank", 8, 0, "failed"),
         trial("lora.rank", 8, 1, "missing"),
     )
-    lines = list(plan_lines(record, ["a note", "another"], to_run=2))
+    lines = list(plan_lines(record, ["a note", "another"], ["lora.rank=8 seed=0", "lora.rank=8 seed=1"], None))
     assert isinstance(lines[0], Table)
     assert lines[1:] == ["a note", "another", "4 runs: 1 finished, 1 running elsewhere, 2 to run now"]
 
 
 def test_the_plan_says_what_the_budget_leaves() -> None:
     record = study(*(trial("lora.rank", 8, seed) for seed in range(5)))
-    assert texts(plan_lines(record, [], to_run=2)) == [
-        "5 runs: 0 finished, 0 running elsewhere, 2 to run now; study.max_runs leaves 3 for another time"
-    ]
+    now = ["lora.rank=8 seed=0", "lora.rank=8 seed=1"]
+    said = "5 runs: 0 finished, 0 running elsewhere, 2 to run now, 3 left for another time"
+    assert texts(plan_lines(record, [], now, 2)) == [f"{said} (study.max_runs=2)"]
+    assert texts(plan_lines(record, [], now, None)) == [said]  # those of an earlier launch
 
 
 def test_the_plan_names_reused_runs_and_those_that_do_not_count() -> None:
@@ -150,7 +152,7 @@ def test_the_plan_names_reused_runs_and_those_that_do_not_count() -> None:
         trial("lora.rank", 8, status="finished", reason="finished in outputs/c, with other torch 2.12 (here 2.13)"),
         trial("lora.rank", 8, seed=1, status="killed", reason="its process is gone"),
     )
-    assert texts(plan_lines(record, [], to_run=2))[:-1] == [
+    assert texts(plan_lines(record, [], ["lora.rank=8 seed=0", "lora.rank=8 seed=1"], None))[:-1] == [
         "1 finished runs are used again:",
         "  baseline seed=0: outputs/a",
         "lora.rank=8 seed=0: finished in outputs/c, with other torch 2.12 (here 2.13); it is trained anew",
@@ -159,7 +161,7 @@ def test_the_plan_names_reused_runs_and_those_that_do_not_count() -> None:
 
 def test_a_long_list_of_reused_runs_is_cut() -> None:
     reused = [trial(None, None, seed, "done", run=f"outputs/{seed}", reused=True) for seed in range(12)]
-    lines = texts(plan_lines(study(*reused), [], to_run=0))
+    lines = texts(plan_lines(study(*reused), [], [], None))
     assert lines[0] == "12 finished runs are used again:"
     assert lines[1:11] == [f"  baseline seed={seed}: outputs/{seed}" for seed in range(10)]
     assert lines[11] == "  and 2 more; --json lists all"
@@ -167,7 +169,7 @@ def test_a_long_list_of_reused_runs_is_cut() -> None:
 
 def test_a_study_that_is_done_says_so_and_asks_for_nothing() -> None:
     record = study(trial(None, None, 0, "done"), trial(None, None, 1, "done"))
-    assert list(closing_lines(record, COMMAND, ["baseline seed=0", "baseline seed=1"])) == [
+    assert list(closing_lines(record, FOLDER, COMMAND, ["baseline seed=0", "baseline seed=1"])) == [
         "Study rank-1234: 2 of 2 runs finished, 0 failed, 0 missing",
         "Study directory: multirun/rank-1234",
     ]
@@ -183,7 +185,7 @@ def test_the_end_says_what_failed_what_is_missing_and_how_to_go_on() -> None:
         trial("lora.rank", 64, 0, "missing"),  # of an earlier start of the study, not asked for now
     )
     planned = [each.name for each in record.trials[:-1]]
-    table, *lines = closing_lines(record, COMMAND, planned)
+    table, *lines = closing_lines(record, FOLDER, COMMAND, planned)
     assert rows(table) == [
         ("lora.rank=8 seed=0", "diverged", "loss is nan", "outputs/d/job.log"),
         ("lora.rank=8 seed=1", "killed", "its process is gone", "outputs/k/job.log"),
@@ -197,12 +199,22 @@ def test_the_end_says_what_failed_what_is_missing_and_how_to_go_on() -> None:
 
 
 def test_a_trial_that_was_not_run_has_no_log() -> None:
-    table = failures_table([trial("lora.rank", 8, reason="the machine has no such device")])
+    table = failures_table([trial("lora.rank", 8, reason="the machine has no such device")], FOLDER)
     assert rows(table) == [("lora.rank=8 seed=0", "not run", "the machine has no such device", "")]
 
 
+def test_a_job_that_left_no_run_has_what_it_printed(tmp_path: Path) -> None:
+    folder = StudyDir(tmp_path)
+    failed = trial("lora.rank", 8, reason="no such module")
+    printed = folder.job(failed.name, failed.fingerprint["train"]) / "console.log"
+    printed.parent.mkdir(parents=True)
+    printed.write_text("Traceback")
+    ((*_, log),) = rows(failures_table([failed], folder))
+    assert log == str(printed)
+
+
 def test_the_log_that_is_named_is_the_runs() -> None:
-    ((*_, log),) = rows(failures_table([trial(None, None, 0, "failed", run="outputs/a")]))
+    ((*_, log),) = rows(failures_table([trial(None, None, 0, "failed", run="outputs/a")], FOLDER))
     assert Path(log) == RunDir(Path("outputs/a")).log
 
 
@@ -215,6 +227,6 @@ def test_brackets_are_printed_and_not_read_as_markup(text: str) -> None:
     )
     console = Console(file=io.StringIO(), width=200)
     console.print(arms_table(record))
-    console.print(failures_table(record.trials[1:]))
+    console.print(failures_table(record.trials[1:], FOLDER))
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().count(text) == 4  # the baseline, the level, the failed run's name and its reason

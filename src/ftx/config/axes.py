@@ -8,9 +8,9 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 
 from ftx.config.command_line import as_hydra_reads, quoted
-from ftx.config.keys import is_free
-from ftx.config.overrides import parsed
-from ftx.config.values import shown
+from ftx.config.keys import flat, is_free, schema_keys
+from ftx.config.overrides import parsed, plain_value
+from ftx.config.values import converted, shown, value_problem
 from ftx.design.factors import Axis
 from ftx.errors import ConfigError
 
@@ -58,12 +58,25 @@ def with_file_axes(typed: Sweep, in_file: Mapping[str, Any]) -> Sweep:
                 override = parsed([word])[0]
             except HydraException:
                 raise ConfigError([f"study.axes: {word} is not a list of values, such as {key}: 8,16,32"]) from None
-            levels = levels_of(override) if override.is_sweep_override() else (override.get_value_element_as_str(),)
-            added.append(Axis(key, levels, prefix="++" if is_free(key) else ""))
+            added.append(Axis(key, levels_of(override), prefix="++" if is_free(key) else ""))
     # The file's order first: a typed list that replaces levels does not move its factor.
     order = {key: position for position, key in enumerate(in_file)}
     axes = sorted([*typed.axes, *added], key=lambda axis: order.get(axis.key, len(order)))
     return Sweep(typed.fixed, tuple(axes))
+
+
+def without_mappings(words: Sequence[str]) -> list[str]:
+    """`lora={rank: 4}` as `lora.rank=4`: a group's option and a mapping of its name are two different things."""
+    found = []
+    for word in words:
+        override = parsed([word])[0]
+        value = None if override.is_sweep_override() or override.is_delete() else plain_value(override.value())
+        if isinstance(value, dict):
+            settings = flat({str(override.key_or_group): value})
+            found += [as_hydra_reads(f"{key}={typed_value(item)}") for key, item in settings.items()]
+        else:
+            found.append(word)
+    return found
 
 
 def with_file_words(words: Sequence[str], in_file: Mapping[str, Any]) -> list[str]:
@@ -74,15 +87,32 @@ def with_file_words(words: Sequence[str], in_file: Mapping[str, Any]) -> list[st
 
 
 def levels_of(override: Override) -> tuple[str, ...]:
-    """The values of a swept override, each as it would be typed alone. Raises ConfigError for an interval."""
-    if not override.is_discrete_sweep():
+    """The values of an override, one or several, each as it would be typed alone.
+
+    Values of schema keys in one spelling, so that 1 and 1.0 are one level in every launch of a study.
+
+    Raises:
+        ConfigError: an interval, which has no levels.
+    """
+    if override.is_sweep_override() and not override.is_discrete_sweep():
         raise ConfigError(
             [f"{override.input_line}: an interval has no levels; list values, or search it with hydra/sweeper=optuna"]
         )
-    values = zip(override.sweep_iterator(), override.sweep_string_iterator(), strict=True)
+    swept = override.is_sweep_override()
+    values = [plain_value(value) for value in (override.sweep_iterator() if swept else [override.value()])]
+    key = str(override.key_or_group)
+    if key in schema_keys() and not any(value_problem(key, value) for value in values):
+        return tuple(_one_spelling(key, value) for value in values)
+    texts = override.sweep_string_iterator() if swept else [override.get_value_element_as_str()]
     return tuple(
-        typed_value(value) if value is None or isinstance(value, (float, bool)) else str(text) for value, text in values
+        typed_value(value) if value is None or isinstance(value, (float, bool)) else str(text)
+        for value, text in zip(values, texts, strict=True)
     )
+
+
+def _one_spelling(key: str, value: Any) -> str:
+    found = converted(key, value)
+    return shown(found) if isinstance(found, float) else typed_value(found)
 
 
 def axis_word(key: str, values: Any) -> str:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import islice, product
 from typing import Any, cast
 
@@ -23,7 +23,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from ftx.config.axes import with_file_words
+from ftx.config.axes import with_file_words, without_mappings
 from ftx.config.checks import cross_field_problems, study_problems
 from ftx.config.command_line import (
     CommandLine,
@@ -57,12 +57,12 @@ def compose_run(line: CommandLine) -> RunConfig:
         ConfigError: with every problem found, one line each.
     """
     with open_composer(line) as composer:
+        words = composer.words_with_axes() if line.multirun else composer.words
         problems: list[str] = []
         configs = []
-        words_of_all = composer.words_with_axes() if line.multirun else composer.words
-        for words in islice(_jobs(words_of_all), MOST_COMBINATIONS_CHECKED):
+        for levels in islice(_combinations(words), MOST_COMBINATIONS_CHECKED):
             try:
-                configs.append(to_run_config(composer.find(words).composed))
+                configs.append(composer.at(_fixed(words), levels).config)
             except ConfigError as error:
                 problems += [problem for problem in error.problems if problem not in problems]
         if problems:
@@ -72,20 +72,25 @@ def compose_run(line: CommandLine) -> RunConfig:
 
 @dataclass(frozen=True)
 class Found:
-    """What Hydra made of some overrides: the configuration, the option of every group, and the sweeper's class."""
+    """What Hydra made of some overrides: the configuration, the option of every group, and the plugins' classes."""
 
     composed: DictConfig
     options: dict[str, str | None]
     sweeper: str
+    launcher: str
 
 
 @dataclass(frozen=True)
 class Composed:
-    """One run's configuration: `typed` nested as it was composed, `config` with all that follows filled in."""
+    """One run's configuration as it was composed: nested plain values, and the same typed."""
 
     typed: dict[str, Any]
     unresolved: RunConfig
-    config: RunConfig
+
+    @cached_property
+    def config(self) -> RunConfig:
+        """With all that follows filled in. ConfigError: settings that contradict each other."""
+        return _checked(resolve(self.unresolved))
 
     def settings(self) -> Settings:
         """Both by dotted name, for the design of a study."""
@@ -106,13 +111,9 @@ class Composer:
         self._found: dict[tuple[str, ...], Found] = {}
         self._composed: dict[tuple[str, ...], Composed] = {}
 
-    def fixed_words(self) -> list[str]:
+    def fixed_words(self) -> tuple[str, ...]:
         """The overrides that are not swept."""
-        return [
-            word
-            for word, override in zip(self.words, parsed(self.words), strict=True)
-            if not override.is_sweep_override()
-        ]
+        return _fixed(self.words)
 
     def words_with_axes(self) -> list[str]:
         """All overrides, with the axes of the study's file as if they had been typed."""
@@ -144,16 +145,16 @@ class Composer:
             raise ConfigError([_in_words(error)]) from error
         hydras = composed.hydra
         options = {str(group): option for group, option in hydras.runtime.choices.items() if group in GROUPS}
-        sweeper = str(hydras.sweeper._target_)
+        plugins = str(hydras.sweeper._target_), str(hydras.launcher._target_)
         with open_dict(composed):
             composed.pop("hydra")
-        return Found(composed, options, sweeper)
+        return Found(composed, options, *plugins)
 
     def _by_hydra(self, words: Sequence[str]) -> Composed:
         composed = self.find(words).composed
         typed = cast(dict[str, Any], OmegaConf.to_container(composed, resolve=False))
         unresolved = _typed_config(_without_study(_plain_settings(composed)))
-        return Composed(_without_study(typed), unresolved, _checked(resolve(unresolved)))
+        return Composed(_without_study(typed), unresolved)
 
     def _substituted(self, base: Sequence[str], more: Sequence[str]) -> Composed:
         start = self.at(base)
@@ -170,7 +171,7 @@ class Composer:
             *sections, leaf = name.split(".")
             reduce(operator.getitem, sections, typed)[leaf] = value
             setattr(reduce(getattr, sections, unresolved), leaf, converted(name, value))
-        return Composed(typed, unresolved, _checked(resolve(unresolved)))
+        return Composed(typed, unresolved)
 
 
 @contextmanager
@@ -186,19 +187,18 @@ def open_composer(line: CommandLine) -> Iterator[Composer]:
         problems = override_problems(words, group_options(line), multirun=line.multirun)
         if problems:
             raise ConfigError(problems)
-        yield Composer(words, search_path(line))
+        yield Composer(without_mappings(words) if line.multirun else words, search_path(line))
 
 
-def _jobs(overrides: Sequence[str]) -> Iterator[list[str]]:
-    """The overrides of every job: all combinations of swept values, as Hydra's basic sweeper runs them."""
-    choices = []
-    for word, override in zip(overrides, parsed(overrides), strict=True):
-        if override.is_sweep_override() and override.is_discrete_sweep():
-            key = override.get_key_element()
-            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
-        elif not override.is_sweep_override():
-            choices.append([word])
-    return (list(words) for words in product(*choices))
+def _fixed(words: Sequence[str]) -> tuple[str, ...]:
+    """The overrides that are not swept."""
+    return tuple(word for word, override in zip(words, parsed(words), strict=True) if not override.is_sweep_override())
+
+
+def _combinations(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """All combinations of swept values, as Hydra's basic sweeper runs them; intervals have none to be checked."""
+    swept = [override for override in parsed(words) if override.is_sweep_override() and override.is_discrete_sweep()]
+    return product(*([f"{one.get_key_element()}={value}" for value in one.sweep_string_iterator()] for one in swept))
 
 
 def _refuse_shadowed(line: CommandLine) -> None:

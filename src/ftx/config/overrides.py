@@ -126,4 +126,6 @@ def plain_value(value: Any) -> Any:
     """Hydra's quoted strings and nested values as plain Python."""
     if isinstance(value, list):
         return [plain_value(item) for item in value]
+    if isinstance(value, dict):
+        return {str(plain_value(key)): plain_value(item) for key, item in value.items()}
     return str(value.text) if hasattr(value, "text") else value

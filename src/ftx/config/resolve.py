@@ -42,6 +42,7 @@ def resolve(config: RunConfig) -> RunConfig:
         out.data_seed = out.seed
     if out.metric.direction is None:
         out.metric.direction = METRIC_DIRECTIONS.get(out.metric.name)
+    out.lora.target_modules = sorted(set(out.lora.target_modules))  # a set: no order is another adapter
     if out.lora.alpha is None and out.lora.variant != "none":
         out.lora.alpha = derived_alpha(out.lora.variant, out.lora.rank)
     if out.optim.lr is None:

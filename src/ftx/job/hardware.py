@@ -1,14 +1,21 @@
 """What the machine decides: device, precision and threads, and what they are called in the record."""
 
 import copy
+import json
 import os
 import platform
+import subprocess
+import sys
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ftx.config.schema import RunConfig
 from ftx.errors import ConfigError
-from ftx.launch.slots import cores
+from ftx.launch.slots import cores, visible_gpus
+
+REFUSED = 2
 
 _visible_at_first: list[str | None] = []  # what the process was given, before it pinned a device of that
 
@@ -33,7 +40,36 @@ def pin_device(device: str) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = chosen
 
 
-def resolve_hardware(config: RunConfig) -> RunConfig:
+@dataclass(frozen=True)
+class Machine:
+    """What torch says of a device that was asked for."""
+
+    device: str
+    """cpu, cuda or mps."""
+    bf16: bool
+    accelerator: str
+    device_name: str | None
+
+
+def ask_here(device: str) -> Machine:
+    """Ask torch in this process, which begins to use the GPU by that. ConfigError: the machine has none such."""
+    found = _device(device)
+    return Machine(found, _has_bf16(found), **device_facts(found))  # type: ignore[arg-type]  # two known keys
+
+
+def ask_apart(device: str) -> Machine:
+    """Ask in a process of its own where there are GPUs: a launcher that held one would take it from its jobs."""
+    if device.partition(":")[0] not in ("auto", "cuda") or not visible_gpus():
+        return ask_here(device)
+    done = subprocess.run([sys.executable, "-m", __name__, device], capture_output=True, text=True, check=False)
+    if done.returncode == REFUSED:
+        raise ConfigError(json.loads(done.stdout))
+    if done.returncode != 0:
+        raise ConfigError([f"hardware.device={device}: torch could not be asked ({done.stderr.strip()[-300:]})"])
+    return Machine(**json.loads(done.stdout))
+
+
+def resolve_hardware(config: RunConfig, ask: Callable[[str], Machine] = ask_here) -> RunConfig:
     """A copy of `config` with device, precision and threads settled.
 
     Raises:
@@ -43,10 +79,9 @@ def resolve_hardware(config: RunConfig) -> RunConfig:
     # With an adapter the base only computes, so bf16 loses nothing, and its dtype is the precision. All weights
     # trained in bf16 would lose most updates to rounding, so they stay fp32 under autocast.
     follows = config.hardware.precision == "auto" and config.lora.variant != "none"
-    out.hardware.device = _device(config.hardware.device)
-    out.hardware.precision = _precision(
-        config.model.dtype if follows else config.hardware.precision, out.hardware.device
-    )
+    machine = ask(config.hardware.device)
+    out.hardware.device = machine.device
+    out.hardware.precision = _precision(config.model.dtype if follows else config.hardware.precision, machine)
     out.hardware.threads = config.hardware.threads or cores()
     if out.model.dtype == "auto":
         out.model.dtype = "fp32" if out.lora.variant == "none" else out.hardware.precision
@@ -117,13 +152,14 @@ def _device(asked: str) -> str:
     return kind
 
 
-def _precision(asked: str, device: str) -> str:
-    if asked == "fp32" or (asked == "auto" and device == "cpu"):
+def _precision(asked: str, machine: Machine) -> str:
+    if asked == "fp32" or (asked == "auto" and machine.device == "cpu"):
         return "fp32"
-    able = _has_bf16(device)
-    if asked == "bf16" and not able:
-        raise ConfigError([f"hardware.precision=bf16: this {device} device has no bf16; use hardware.precision=fp32"])
-    return "bf16" if able else "fp32"
+    if asked == "bf16" and not machine.bf16:
+        raise ConfigError(
+            [f"hardware.precision=bf16: this {machine.device} device has no bf16; use hardware.precision=fp32"]
+        )
+    return "bf16" if machine.bf16 else "fp32"
 
 
 def _has_bf16(device: str) -> bool:
@@ -145,3 +181,18 @@ def _processor_name() -> str | None:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or None
+
+
+def _answer(device: str) -> int:
+    """For `ask_apart`: what torch says, as JSON."""
+    pin_device(device)
+    try:
+        print(json.dumps(asdict(ask_here(device))))
+    except ConfigError as error:
+        print(json.dumps(error.problems))
+        return REFUSED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_answer(sys.argv[1]))

@@ -91,15 +91,16 @@ def prepare_run(
     """
     inputs = read_inputs(config)
     check_run(config, inputs)
-    found = fingerprints(
-        config,
-        weights=inputs.weights,
-        template=inputs.data.record["template_sha256"],
-        content=inputs.data.record["content"],
-    )
+    found = fingerprints_of(config, inputs)
     return Preparation(
         config, list(overrides), list(flags), inputs.tokenizer, inputs.data, inputs.weights, found, made_by
     )
+
+
+def fingerprints_of(config: RunConfig, inputs: Inputs) -> dict[str, str]:
+    """Both fingerprints of a run with these inputs."""
+    record = inputs.data.record
+    return fingerprints(config, weights=inputs.weights, template=record["template_sha256"], content=record["content"])
 
 
 def _refuse_idle_patience(config: RunConfig, rows: int) -> None:

@@ -123,8 +123,31 @@ def warm_up(preload: Sequence[str]) -> ForkServerContext:
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([run_child.__module__, *preload])
-    forkserver.ensure_running()
+    with _born_deaf_and_mute():
+        forkserver.ensure_running()
     return context
+
+
+@contextmanager
+def _born_deaf_and_mute() -> Iterator[None]:
+    """A process that is started inside ignores SIGINT from its first moment, and does not hold the caller's output.
+
+    A terminal's Ctrl-C goes to the fork server too, in the middle of its imports; and a reader of our output would
+    wait for those imports after we have gone.
+    """
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    kept = os.dup(1), os.dup(2)
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept[0], 1)
+        os.dup2(kept[1], 2)
+        for descriptor in (*kept, silence):
+            os.close(descriptor)
+        signal.signal(signal.SIGINT, handler)
 
 
 @dataclass
@@ -141,7 +164,7 @@ class _Running:
 
 @dataclass
 class Pool:
-    """Runs jobs on slots.
+    """Runs jobs on slots, once.
 
     Args:
         slots: at least one.
@@ -154,58 +177,70 @@ class Pool:
     view: View
     preload: Sequence[str] = ()
     rules: Rules = field(default_factory=Rules)
-    interrupted_by: int | None = None
+    interrupted_by: int | None = field(default=None, init=False)
     """The signal that ended `run` early."""
+    _stop: str | None = field(default=None, init=False)
+    _stop_said: bool = field(default=False, init=False)
+    _waiting: deque[tuple[int, int]] = field(default_factory=deque, init=False)
+    _free: list[Slot] = field(default_factory=list, init=False)
+    _running: list[_Running] = field(default_factory=list, init=False)
+    _results: dict[int, Ended] = field(default_factory=dict, init=False)
+    _started: float = field(default=0.0, init=False)
 
     def run(self, jobs: Sequence[Job]) -> list[Ended]:
         """Run all jobs and return how each ended, in the order given."""
         context = warm_up(self.preload)
         self._started = time.monotonic()
-        self._stop: str | None = None
-        self._waiting = deque((number, 1) for number in range(len(jobs)))
-        self._free = list(reversed(self.slots))
-        self._running: list[_Running] = []
-        self._results: dict[int, Ended] = {}
-        with self._signals():
-            while self._running or (self._waiting and not self._stop):
-                self._start_jobs(context, jobs)
-                for running in self._finished():
-                    self._settle(running)
-                self.view.tick()
+        self._waiting.extend((number, 1) for number in range(len(jobs)))
+        self._free.extend(reversed(self.slots))
+        try:
+            with self._signals():
+                while self._running or (self._waiting and not self._stop):
+                    self._start_jobs(context, jobs)
+                    for running in self._finished():
+                        self._settle(running)
+                    self._look_around()
+        except BaseException:
+            self._abandon()
+            raise
         reason = self._stop or ""
         return [self._results.get(number, Ended(job, NotStarted(reason))) for number, job in enumerate(jobs)]
 
-    def _start_jobs(self, context: ForkServerContext, jobs: Sequence[Job]) -> None:
+    def _look_around(self) -> None:
+        """Say what a signal or the clock has changed; signal handlers themselves must not print."""
         limit = self.rules.max_seconds
         if limit is not None and time.monotonic() - self._started > limit and self._waiting:
             self._no_more(f"the time of {limit / 3600:g} h is spent")
+        if self._stop is not None and not self._stop_said:
+            self._stop_said = True
+            self.view.stopping(self._stop)
+        self.view.tick()
+
+    def _start_jobs(self, context: ForkServerContext, jobs: Sequence[Job]) -> None:
+        self._look_around()
         while self._free and self._waiting and not self._stop:
             number, tries = self._waiting[0]
             try:
                 packed = jobs[number].pack()
-            except Exception as error:
-                self._waiting.popleft()
-                self._never_ran(jobs[number], number, error)
-                continue
-            if not self._stop:  # packing takes long enough for a signal
-                self._waiting.popleft()
+                if self._stop:  # packing takes long enough for a signal
+                    return
                 self._start(context, jobs[number], packed, number, tries)
+            except Exception as error:  # not packed, or no process to be had: this job's ending, and no other's
+                trace = "".join(traceback.format_exception(error))
+                self._close(Ended(jobs[number], Raised(error, trace), tries), number)
+            self._waiting.popleft()
 
     def _start(self, context: ForkServerContext, job: Job, packed: bytes, number: int, tries: int) -> None:
-        slot = self._free.pop()
         mine, theirs = context.Pipe(duplex=False)
+        slot = self._free[-1]
         process = context.Process(target=run_child, args=(theirs, packed, job.console, slot.environment))
         process.start()
         theirs.close()
+        self._free.pop()
         self._running.append(_Running(job, number, slot, process, mine, time.monotonic(), tries))
         self.view.started(job, slot)
         if self.interrupted_by is not None:  # while the process started, and so unknown to the handler
             _send(process, self.interrupted_by)
-
-    def _never_ran(self, job: Job, number: int, error: Exception) -> None:
-        trace = "".join(traceback.format_exception(error))
-        self._results[number] = ended = Ended(job, Raised(error, trace))
-        self.view.ended(ended, again=False)
 
     def _finished(self) -> list[_Running]:
         """Wait a moment, pass on what the jobs say, and return those whose process has ended."""
@@ -232,26 +267,35 @@ class Pool:
             running.message = message
 
     def _settle(self, running: _Running) -> None:
+        self._running.remove(running)  # first: a signal must not be sent to a closed process
+        self._free.append(running.slot)
         running.process.join()
         running.pipe.close()
         how: How = running.message or Died(running.process.exitcode or 0)
         running.process.close()
-        self._running.remove(running)
-        self._free.append(running.slot)
-        seconds = time.monotonic() - running.started
-        again = not self._stop and running.tries <= self.rules.retries and self.rules.is_machine_fault(how)
-        ended = Ended(running.job, how, running.tries, seconds)
-        self._results[running.number] = ended  # also of a job that is tried again: the pool may stop before
-        self.view.ended(ended, again=again)
-        if again:
+        ended = Ended(running.job, how, running.tries, time.monotonic() - running.started)
+        if not self._stop and running.tries <= self.rules.retries and self.rules.is_machine_fault(how):
+            self._results[running.number] = ended  # the pool may stop before the next try
+            self.view.ended(ended, again=True)
             self._waiting.append((running.number, running.tries + 1))
-        elif self.rules.stop_on_failure and not isinstance(how, Returned):
-            self._no_more(f"{running.job.name} failed and study.on_failure=stop")
+        else:
+            self._close(ended, running.number)
+
+    def _close(self, ended: Ended, number: int) -> None:
+        self._results[number] = ended
+        self.view.ended(ended, again=False)
+        if self.rules.stop_on_failure and not isinstance(ended.how, Returned):
+            self._no_more(f"{ended.job.name} has failed")
 
     def _no_more(self, reason: str) -> None:
-        if self._stop is None:
-            self._stop = reason
-            self.view.stopping(reason)
+        self._stop = self._stop or reason
+
+    def _abandon(self) -> None:
+        """The pool itself cannot go on: end its jobs as a first Ctrl-C would, and wait for them."""
+        for running in self._running:
+            _send(running.process, signal.SIGINT)
+        for running in self._running:
+            running.process.join()
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -260,10 +304,9 @@ class Pool:
         def interrupt(number: int, _frame: Any) -> None:
             again = self.interrupted_by is not None
             self.interrupted_by = self.interrupted_by or number
+            self._no_more("interrupted")
             for running in list(self._running):
                 _send(running.process, signal.SIGKILL if again else number)
-            if not again:
-                self._no_more("interrupted")
 
         before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
         try:

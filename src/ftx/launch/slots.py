@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from ftx.errors import ConfigError
 
 MOST_JOBS_ON_A_CPU = 8
+SHARE = "FTX_CORES"  # environment variable: how many cores a slot of a pool leaves to its job
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,10 @@ class Slot:
 
 
 def cores() -> int:
-    """The cores this process may use."""
+    """The cores this process may use: a job of a pool its share, any other process all that the system gives it."""
+    share = os.environ.get(SHARE, "")
+    if share.isdigit():
+        return int(share)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -67,7 +71,8 @@ def make_slots(
         return [Slot(device) for _ in range(wanted or 1)]
     if device == "cpu" or not gpus:
         count = wanted or max(1, cores() // (threads or threads_per_job(cores())))
-        return [Slot(f"cpu:{number}") for number in range(count)]
+        share = {SHARE: str(max(1, cores() // count))}
+        return [Slot(f"cpu:{number}", share) for number in range(count)]
     if per_job > len(gpus):
         raise ConfigError(
             [f"study.devices_per_job={per_job}: only {len(gpus)} GPUs are visible ({', '.join(gpus)}); lower it"]

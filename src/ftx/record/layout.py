@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ftx.errors import FtxError
 
+JOB_OUTPUT = "console.log"  # in the folder of a study's job: what it printed
 MAX_NAME = 100  # characters of a run directory's name, collision suffix included
 
 

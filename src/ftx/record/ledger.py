@@ -57,7 +57,7 @@ class Ledger:
             if not run.record.is_file():
                 continue
             try:
-                ledger.runs.append(FoundRun(run, RunRecord.read(run.record)))
+                ledger.runs.append(_settled(FoundRun(run, RunRecord.read(run.record))))
             except FtxError as error:
                 ledger.problems += str(error).splitlines()
         ledger.runs.sort(key=lambda found: found.record.date, reverse=True)
@@ -72,3 +72,11 @@ class Ledger:
 
     def __iter__(self) -> Iterator[FoundRun]:
         return iter(self.runs)
+
+
+def _settled(found: FoundRun) -> FoundRun:
+    """Read a record again whose process has ended since: what a process has left when it is gone is its last word."""
+    record = found.record
+    if record.status == "running" and record.process is not None and process_alive(record.process) is False:
+        return FoundRun(found.run, RunRecord.read(found.run.record))
+    return found

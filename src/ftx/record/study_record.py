@@ -36,6 +36,8 @@ class TrialRecord:
     overrides: list[str]
     """What `python -m ftx.train` needs to run exactly this trial, whatever study files are there."""
     fingerprint: dict[str, str]
+    unhashed: dict[str, Any] = field(default_factory=dict)
+    """Keys that arms change outside of the fingerprint, with this trial's values."""
     state: str = "missing"
     """One of STATES."""
     status: str | None = None
@@ -73,7 +75,7 @@ class StudyRecord:
     """Name, direction and checkpoint rule, declared before training."""
     budget: dict[str, Any] = field(default_factory=dict)
     launches: list[dict[str, Any]] = field(default_factory=list)
-    """Every start: date, command, process, which trials it wanted to run (`to_run`, by position), and its end."""
+    """Every start: date, command, process, the names of the trials it wanted to run (`to_run`), and its end."""
     trials: list[TrialRecord] = field(default_factory=list)
 
     def write(self, folder: StudyDir) -> None:

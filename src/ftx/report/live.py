@@ -4,36 +4,20 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from ftx.launch.child import Exited, Raised, Returned
+from ftx.launch.pool import Died, Ended, How, Job, NotStarted
+from ftx.launch.slots import Slot
+
 Clock = Callable[[], float]
 
 _SAY_ENOUGH = ("RunFailed", "Interrupted")  # exceptions whose text begins with the run's status
-
-
-class _Named(Protocol):
-    """A job or a slot."""
-
-    @property
-    def name(self) -> str: ...
-
-
-class _Ended(Protocol):
-    """How a job ended; `how` holds a value, an error, a status or a reason."""
-
-    @property
-    def job(self) -> _Named: ...
-    @property
-    def how(self) -> Any: ...
-    @property
-    def tries(self) -> int: ...
-    @property
-    def seconds(self) -> float: ...
 
 
 @dataclass
@@ -81,11 +65,11 @@ class LiveView:
         if self._live is not None:
             self._live.stop()
 
-    def started(self, job: _Named, slot: _Named) -> None:
+    def started(self, job: Job, slot: Slot) -> None:
         """A job's process was started."""
         self._rows[id(job)] = _Row(job.name, slot.name, self._clock())
 
-    def progressed(self, job: _Named, facts: dict[str, Any]) -> None:
+    def progressed(self, job: Job, facts: dict[str, Any]) -> None:
         """A job said how far it is: `step`, `total`, `loss`, or what else it likes."""
         row = self._rows[id(job)]
         row.step, row.total = facts.get("step", row.step), facts.get("total", row.total)
@@ -93,14 +77,14 @@ class LiveView:
         if row.first_step is None and row.step:
             row.first_step = self._clock()
 
-    def ended(self, ended: _Ended, *, again: bool) -> None:
+    def ended(self, ended: Ended, *, again: bool) -> None:
         """A job ended: one line stays on the screen."""
         self._rows.pop(id(ended.job), None)
-        failed = not hasattr(ended.how, "value")
+        failed = not isinstance(ended.how, Returned)
         if not again:
             self._done += not failed
             self._failed += failed
-        outcome = failure_in_words(ended.how) if failed else value_in_words(ended.how.value)
+        outcome = in_words(ended.how)
         once_more = ", starting it again" if again else ""
         count = f"[{self._done + self._failed}/{self._total}]"
         self.say(f"{count} {ended.job.name}: {outcome}{once_more} ({ended.seconds:.1f} s)")
@@ -151,19 +135,20 @@ class LiveView:
         return ", ".join(parts)
 
 
-def value_in_words(value: Any) -> str:
-    """What a job returned; Hydra's JobReturn holds the task's value."""
-    inner = getattr(value, "return_value", value)
-    return f"done, {inner:.4f}" if isinstance(inner, float) else "done"
-
-
-def failure_in_words(how: Any) -> str:
-    """Why a job gave no value."""
-    if hasattr(how, "error"):
-        first = (str(how.error).strip().splitlines() or [""])[0]
-        name = type(how.error).__name__
-        return first if name in _SAY_ENOUGH else f"{name}: {first}" if first else name
-    return str(how.reason) if hasattr(how, "reason") else f"left with sys.exit({how.status})"
+def in_words(how: How) -> str:
+    """How a job ended; of Hydra's JobReturn the task's value."""
+    match how:
+        case Returned(value):
+            inner = getattr(value, "return_value", value)
+            return f"done, {inner:.4f}" if isinstance(inner, float) else "done"
+        case Raised(error):
+            first = (str(error).strip().splitlines() or [""])[0]
+            name = type(error).__name__
+            return first if name in _SAY_ENOUGH else f"{name}: {first}" if first else name
+        case Exited(status):
+            return f"left with sys.exit({status})"
+        case Died() | NotStarted():
+            return how.reason
 
 
 def duration(seconds: float) -> str:

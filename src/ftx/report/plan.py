@@ -16,7 +16,7 @@ _MOST_DERIVED = 3
 
 def plan_report(record: StudyRecord, notes: Sequence[str], found: Mapping[str, Any]) -> Iterator[Any]:
     """Tables and lines, from `ftx.study.summary`."""
-    yield from plan_lines(record, notes, to_run=len(found["to_run"]))
+    yield from plan_lines(record, notes, found["to_run"], found["budget"]["max_runs"])
     yield _arms_table(found["arms"])
     yield from (f"Note: {finding['detail']}" for finding in found["findings"])
     yield _estimate_line(found)

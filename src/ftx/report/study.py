@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ftx.config.values import shown
-from ftx.record.layout import RunDir
+from ftx.record.layout import JOB_OUTPUT, RunDir, StudyDir
 from ftx.record.study_record import StudyRecord, TrialRecord
 
 _MARKS = {"done": "done", "running": "running", "failed": "failed", "missing": "to run"}
@@ -23,8 +23,10 @@ def arms_of(record: StudyRecord) -> dict[str, list[TrialRecord]]:
     return dict(sorted(arms.items(), key=lambda item: not item[1][0].is_baseline))
 
 
-def plan_lines(record: StudyRecord, notes: Sequence[str], *, to_run: int) -> Iterator[Any]:
-    """What the study is and what this start will run."""
+def plan_lines(
+    record: StudyRecord, notes: Sequence[str], to_run: Collection[str], max_runs: int | None
+) -> Iterator[Any]:
+    """What the study is and what this start will run: trials by name, and the budget if there is one."""
     yield arms_table(record)
     yield from notes
     reused = [trial for trial in record.trials if trial.reused]
@@ -32,13 +34,14 @@ def plan_lines(record: StudyRecord, notes: Sequence[str], *, to_run: int) -> Ite
         yield f"{len(reused)} finished runs are used again:"
         yield from _some(f"  {trial.name}: {trial.run}" for trial in reused)
     other = [trial for trial in record.trials if trial.state == "missing" and trial.status == "finished"]
-    yield from _some(f"{trial.name}: {trial.reason}; it is trained anew" for trial in other)
+    yield from _some(f"{trial.name}: {trial.reason}; it is trained anew" for trial in other if trial.name in to_run)
     counts = {state: sum(trial.state == state for trial in record.trials) for state in _MARKS}
-    rest = counts["missing"] + counts["failed"] - to_run
-    budget = f"; study.max_runs leaves {rest} for another time" if rest > 0 else ""
+    rest = counts["missing"] + counts["failed"] - len(to_run)
+    left = f", {rest} left for another time" if rest else ""
+    budget = f" (study.max_runs={max_runs})" if rest and max_runs is not None else ""
     yield (
         f"{len(record.trials)} runs: {counts['done']} finished, {counts['running']} running elsewhere, "
-        f"{to_run} to run now{budget}"
+        f"{len(to_run)} to run now{left}{budget}"
     )
 
 
@@ -81,7 +84,7 @@ def _shown(value: Any) -> str:
     return shown(value)
 
 
-def closing_lines(record: StudyRecord, command: str, planned: Collection[str]) -> Iterator[Any]:
+def closing_lines(record: StudyRecord, folder: StudyDir, command: str, planned: Collection[str]) -> Iterator[Any]:
     """What has become of the study; failures with where their tracebacks are; how to go on."""
     mine = [trial for trial in record.trials if trial.name in planned]
     counts = {state: sum(trial.state == state for trial in mine) for state in _MARKS}
@@ -91,7 +94,7 @@ def closing_lines(record: StudyRecord, command: str, planned: Collection[str]) -
         if trial.state in ("failed", "missing") and trial.status != "finished" and (trial.reason or trial.run)
     ]
     if unsuccessful:
-        yield failures_table(unsuccessful)
+        yield failures_table(unsuccessful, folder)
     running = f", {counts['running']} running" if counts["running"] else ""
     missing = [trial.name for trial in mine if trial.state == "missing"]
     yield (
@@ -100,17 +103,18 @@ def closing_lines(record: StudyRecord, command: str, planned: Collection[str]) -
     )
     if missing:
         yield f"Missing: {'; '.join(missing)}"
-    yield f"Study directory: multirun/{record.study}"
+    yield f"Study directory: {folder.path}"
     if counts["failed"] or counts["missing"]:
         yield f"To go on, the same command: {command}"
 
 
-def failures_table(trials: Sequence[TrialRecord]) -> Table:
-    """A row an unsuccessful trial."""
+def failures_table(trials: Sequence[TrialRecord], folder: StudyDir) -> Table:
+    """A row an unsuccessful trial, with the file that holds its traceback."""
     table = Table(title="Unsuccessful runs", title_justify="left")
     for heading in ("run", "status", "reason", "log and traceback"):
         table.add_column(heading, overflow="fold")
     for trial in trials:
-        log = str(RunDir(Path(trial.run)).log) if trial.run else ""
-        table.add_row(*map(Text, (trial.name, trial.status or "not run", trial.reason or "", log)))
+        printed = folder.job(trial.name, trial.fingerprint["train"]) / JOB_OUTPUT
+        log = RunDir(Path(trial.run)).log if trial.run else printed if printed.is_file() else ""
+        table.add_row(*map(Text, (trial.name, trial.status or "not run", trial.reason or "", str(log))))
     return table

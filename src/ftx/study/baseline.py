@@ -77,7 +77,7 @@ def _first_levels(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Swept keys that have no value of their own, such as data.path: their first level is the baseline."""
     try:
-        composer.at(words)
+        _ = composer.at(words).config
     except ConfigError:
         missing = [axis for axis in sweep.axes if axis.key not in study.replicates and _has_no_default(axis.key)]
         if not missing:

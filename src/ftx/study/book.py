@@ -10,7 +10,6 @@ from typing import Any
 
 from ftx.config.keys import flat
 from ftx.errors import ConfigError
-from ftx.job.hardware import device_facts
 from ftx.record.labbook import append_entry
 from ftx.record.layout import StudyDir
 from ftx.record.ledger import FoundRun, Ledger
@@ -28,38 +27,50 @@ def study_dir(name: str) -> StudyDir:
     return StudyDir(MULTIRUN / name)
 
 
-def surroundings(device: str) -> Surroundings:
-    """This machine's, for runs on a resolved device."""
-    facts = device_facts(device)
-    return Surroundings(
-        LOADED_SOURCES,
-        package_versions(VERSIONS),
-        (facts["accelerator"], facts["device_name"]),
-    )
+class Reader:
+    """Reads the states of trials from outputs/, for one study, at one moment."""
 
+    def __init__(self, plan: StudyPlan, ledger: Ledger, now: float) -> None:
+        self._plan, self._now = plan, now
+        self._by_fingerprint = ledger.by_fingerprint()
+        self._here = Surroundings(LOADED_SOURCES, package_versions(VERSIONS), plan.device)
 
-def states_of(plan: StudyPlan, ledger: Ledger, now: float) -> list[State]:
-    """The state of every planned trial."""
-    by_fingerprint = ledger.by_fingerprint()
-    here = surroundings(plan.baseline.hardware.device)
-    changed = [change.key for arm in plan.design.arms for change in arm.changes]
-    watched = watched_keys(changed)
-    return [
-        state_of(
-            Wanted(trial.fingerprint, _values(trial, watched)),
-            by_fingerprint.get(trial.fingerprint["train"], []),
-            here,
-            reuse=plan.study.reuse,
-            study=plan.name,
-            now=now,
+    def state(self, fingerprint: Mapping[str, str], unhashed: Mapping[str, Any]) -> State:
+        """The state of the trial with this identity."""
+        return state_of(
+            Wanted(fingerprint, unhashed),
+            self._by_fingerprint.get(fingerprint["train"], []),
+            self._here,
+            reuse=self._plan.study.reuse,
+            study=self._plan.name,
+            now=self._now,
         )
-        for trial in plan.trials
-    ]
+
+    def refresh(self, trial: TrialRecord) -> None:
+        """Bring a trial of an earlier launch up to date."""
+        _put_state(trial, self.state(trial.fingerprint, trial.unhashed), self._plan.name)
+
+
+def states_of(plan: StudyPlan, reader: Reader) -> list[State]:
+    """The state of every planned trial."""
+    watched = _watched(plan)
+    return [reader.state(trial.fingerprint, _values(trial, watched)) for trial in plan.trials]
+
+
+def _watched(plan: StudyPlan) -> list[str]:
+    return watched_keys([change.key for arm in plan.design.arms for change in arm.changes])
 
 
 def _values(trial: Trial, keys: Sequence[str]) -> dict[str, Any]:
     settings = flat(asdict(trial.config), whole=("custom",))
     return {key: settings[key] for key in keys}
+
+
+def _put_state(trial: TrialRecord, state: State, study: str) -> None:
+    made_by = (state.found.record.made_by or {}).get("study") if state.found else None
+    trial.state, trial.status, trial.reason = state.state, state.status, state.reason
+    trial.run = str(state.found.run.path) if state.found else None
+    trial.reused = state.state == "done" and made_by != study
 
 
 def opened(plan: StudyPlan, states: Sequence[State], earlier: StudyRecord | None) -> StudyRecord:
@@ -77,18 +88,18 @@ def opened(plan: StudyPlan, states: Sequence[State], earlier: StudyRecord | None
             known = record.replicates.setdefault(key, [])
             record.replicates[key] = values + [value for value in known if value not in values]
         record.trials = earlier.trials
+    watched = _watched(plan)
     for trial, state in zip(plan.trials, states, strict=True):
-        _put(record, trial_record(plan, trial, state))
+        _put(record, trial_record(plan, trial, state, watched))
     return record
 
 
-def trial_record(plan: StudyPlan, trial: Trial, state: State) -> TrialRecord:
+def trial_record(plan: StudyPlan, trial: Trial, state: State, watched: Sequence[str]) -> TrialRecord:
     """One trial as study.json and the plan's JSON show it."""
     differing = list(trial.arm.levels)
     alone = differing[0] if len(differing) == 1 else None
     values = {key: _as_json(value) for key, value in trial.replicate.values.items()}
-    made_by = (state.found.record.made_by or {}).get("study") if state.found else None
-    return TrialRecord(
+    record = TrialRecord(
         arm=trial.arm.label,
         factor=alone,
         level=plan.level(alone, trial.arm) if alone else None,
@@ -98,12 +109,10 @@ def trial_record(plan: StudyPlan, trial: Trial, state: State) -> TrialRecord:
         replicates=values,
         overrides=list(trial.overrides),
         fingerprint=dict(trial.fingerprint),
-        state=state.state,
-        status=state.status,
-        reason=state.reason,
-        run=str(state.found.run.path) if state.found else None,
-        reused=state.state == "done" and made_by != plan.name,
+        unhashed=_values(trial, watched),
     )
+    _put_state(record, state, plan.name)
+    return record
 
 
 def link_runs(record: StudyRecord, folder: StudyDir) -> None:

@@ -75,13 +75,17 @@ def estimate(outlook: Outlook) -> Estimate | None:
     trials = outlook.to_run
     if not trials:
         return Estimate(0.0, None, [])
-    measured = [found for found in outlook.ledger if found.record.status == "finished" and _like(found, trials[0])]
+    device = outlook.plan.device
+    measured = [
+        found for found in outlook.ledger if found.record.status == "finished" and _like(found, trials[0], device)
+    ]
     costs = [found.record.cost for found in measured if found.record.cost["tokens_per_second"]]
     if not costs:
         return None
     rate = median(cost["tokens_per_second"] for cost in costs)
     rest = median(cost["seconds"] - cost["tokens"] / cost["tokens_per_second"] for cost in costs)
-    memory = [cost["peak_memory_bytes"] for cost in costs if cost["peak_memory_bytes"] is not None]
+    alike = [found for found in measured if _as_large(found, trials[0])]
+    memory = [found.record.cost["peak_memory_bytes"] for found in alike if found.record.cost["peak_memory_bytes"]]
     return Estimate(
         sum(max(rest, 0.0) + work_of(trial).tokens / rate for trial in trials),
         max(memory, default=None),
@@ -89,13 +93,26 @@ def estimate(outlook: Outlook) -> Estimate | None:
     )
 
 
-def _like(found: FoundRun, trial: Trial) -> bool:
-    record, config = found.record, flat(found.record.config)
-    same = ("hardware.device", "hardware.precision", "hardware.threads", "lora.variant")
-    mine = flat({"hardware": vars(trial.config.hardware), "lora": vars(trial.config.lora)})
-    return record.hyperparameters.get("model.weights") == trial.inputs.weights and all(
-        config.get(key) == mine[key] for key in same
+def _like(found: FoundRun, trial: Trial, device: tuple[str | None, str | None]) -> bool:
+    """Whether a run says how fast the trial will be: the same model and kind of adapter on the same device."""
+    hardware = found.record.hardware
+    return (
+        found.record.hyperparameters.get("model.weights") == trial.inputs.weights
+        and (hardware["accelerator"], hardware["device_name"]) == device
+        and _same(found, trial, ("hardware.precision", "hardware.threads", "lora.variant"))
     )
+
+
+def _as_large(found: FoundRun, trial: Trial) -> bool:
+    """Whether a run's memory says what the trial will need: rows at a time, their length, and what is kept."""
+    return _same(
+        found, trial, ("hardware.micro_batch_size", "hardware.gradient_checkpointing", "data.max_seq_len", "optim.name")
+    )
+
+
+def _same(found: FoundRun, trial: Trial, keys: Sequence[str]) -> bool:
+    theirs, mine = flat(found.record.config), flat(asdict(trial.config))
+    return all(theirs.get(key) == mine[key] for key in keys)
 
 
 def detectable(outlook: Outlook) -> Detectable | None:

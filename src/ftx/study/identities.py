@@ -4,11 +4,10 @@ import copy
 import json
 from dataclasses import replace
 
-from ftx.config.fingerprint import fingerprints
 from ftx.config.schema import RunConfig
 from ftx.errors import ConfigError, FtxError
 from ftx.job.cadence import evaluation_steps, total_steps, warmup_steps
-from ftx.job.preparation import Inputs, check_run, inputs_key, read_inputs
+from ftx.job.preparation import Inputs, check_run, fingerprints_of, inputs_key, read_inputs
 
 
 class Identities:
@@ -44,12 +43,6 @@ class Identities:
         if isinstance(found, FtxError):
             raise found
         return found
-
-
-def fingerprints_of(config: RunConfig, inputs: Inputs) -> dict[str, str]:
-    """Both fingerprints of a run with these inputs."""
-    record = inputs.data.record
-    return fingerprints(config, weights=inputs.weights, template=record["template_sha256"], content=record["content"])
 
 
 def effective(config: RunConfig, inputs: Inputs) -> str:

@@ -2,27 +2,32 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
-from ftx.config.axes import Sweep, split_axes, typed_value, with_file_axes
+from omegaconf import OmegaConf
+
+from ftx.config.axes import Sweep, levels_of, split_axes, typed_value, with_file_axes
 from ftx.config.command_line import CommandLine, group_options
-from ftx.config.compose import Composed, Composer, to_study_config
+from ftx.config.compose import Composed, Composer, Found, to_study_config
 from ftx.config.keys import GROUPS, flat
-from ftx.config.overrides import override_problems, parsed, plain_value
+from ftx.config.overrides import override_problems, parsed
 from ftx.config.schema import RunConfig, StudyConfig
-from ftx.config.values import converted, shown
+from ftx.config.values import shown
 from ftx.design.factors import Axis, factors_of
 from ftx.design.plan import Arm, Design, Replicate, Settings, plan, replicates_of
 from ftx.errors import ConfigError
-from ftx.job.hardware import resolve_hardware
+from ftx.job.hardware import Machine, ask_apart, resolve_hardware
 from ftx.job.preparation import Inputs
+from ftx.launch.slots import make_slots, visible_gpus
 from ftx.record.layout import safe_name
 from ftx.study.baseline import baseline_words, key_of
 from ftx.study.identities import Identities
 
 OWN_SWEEPER = "hydra_plugins.ftx_sweeper.ofat_sweeper.OfatSweeper"
+OWN_LAUNCHER = "hydra_plugins.ftx_launcher.pool_launcher.PoolLauncher"
 _HASH_DIGITS = 8
 
 
@@ -58,6 +63,10 @@ class StudyPlan:
     """Resolved, hardware included, with the replicate keys as the configuration has them."""
     options: Mapping[str, Any]
     """The baseline's option of every config group."""
+    slots: int
+    """Runs at a time."""
+    device: tuple[str, str | None]
+    """Accelerator and device name, as a record of a run has them."""
     fingerprint: str
     """Of the design's kind and the baseline without its replicates: two launches of one study agree in it."""
     trials: tuple[Trial, ...]
@@ -79,54 +88,96 @@ class StudyPlan:
         return values if len(keys) > 1 else values[keys[0]]
 
 
+@dataclass(frozen=True)
+class Sketch:
+    """A study that is composed and designed: no file was read and nothing heavy imported."""
+
+    study: StudyConfig
+    design: Design
+    base: tuple[str, ...]
+    """The overrides that every trial shares, as Hydra must see them."""
+    start: Composed
+    """The baseline."""
+    options: Mapping[str, Any]
+    launcher: str
+    """The class of Hydra's launcher."""
+    slots: int
+    notes: tuple[str, ...]
+
+
 def sweeper_of(composer: Composer) -> str:
     """The class of Hydra's sweeper that the command line, a study file or the person's conf/ asks for."""
     return composer.find(composer.fixed_words()).sweeper
 
 
-def study_of(composer: Composer) -> StudyConfig:
-    """What the command line and a study file say of the study. Raises ConfigError."""
-    return to_study_config(composer.find(composer.fixed_words()).composed)
-
-
-def plan_study(line: CommandLine, composer: Composer) -> StudyPlan:
-    """Compose, design and identify every trial; nothing is written.
+def sketch_study(line: CommandLine, composer: Composer) -> Sketch:
+    """Compose the baseline and every level, and design the study.
 
     Raises:
-        ConfigError: anything wrong with the study, the configuration of an arm, or its data and model.
+        ConfigError: anything wrong with the study or with the configuration of an arm.
     """
     typed = split_axes(composer.words)
-    first = composer.find(composer.fixed_words())
-    study = to_study_config(first.composed)
+    found = composer.find(composer.fixed_words())
+    study = to_study_config(found.composed)
     sweep = with_file_axes(typed, study.axes)
     _refuse_wrong_axes(sweep, study, line)
-    base, notes = baseline_words(composer, sweep, first.options, study)
+    _refuse_unheard(study, found.launcher)
+    base, notes = baseline_words(composer, sweep, found.options, study)
 
     def settings(overrides: Sequence[str]) -> Settings:
         return composer.at(base, overrides).settings()
 
     start = composer.at(base)
     factors = factors_of([axis for axis in sweep.axes if axis.key not in study.replicates], study.coupled)
-    repeated = [_replicate_axis(key, sweep, start) for key in study.replicates]
-    replicates = replicates_of([_each_once(axis) for axis in repeated])
-    design = plan(study.design, factors, replicates, settings)
-    identities = Identities()
-    found = [_trial(composer, base, arm, replicate, identities) for arm, replicate in design.trials]
-    baseline = resolve_hardware(start.config)
+    repeated = [_replicate_axis(key, sweep, found) for key in study.replicates]
+    design = plan(study.design, factors, replicates_of(repeated), settings)
+    hardware = start.config.hardware
+    slots = make_slots(
+        None if study.slots == "auto" else int(study.slots),
+        device=hardware.device,
+        gpus=visible_gpus() if hardware.device in ("auto", "cuda") else [],
+        per_job=study.devices_per_job,
+        threads=hardware.threads,
+    )
+    return Sketch(
+        study=study,
+        design=design,
+        base=base,
+        start=start,
+        options=found.options,
+        launcher=found.launcher,
+        slots=len(slots) if found.launcher == OWN_LAUNCHER else 1,
+        notes=(*notes, *_twice(repeated), *_notes(design, start)),
+    )
+
+
+def plan_study(sketch: Sketch, composer: Composer) -> StudyPlan:
+    """Read data and models, and identify every trial; nothing is written.
+
+    Raises:
+        ConfigError: data or model that an arm cannot run with; every such problem at once.
+    """
+    identities, machines = Identities(), cache(ask_apart)
+    found = [_trial(composer, sketch.base, *pair, identities, machines) for pair in sketch.design.trials]
+    baseline = resolve_hardware(sketch.start.config, machines)
+    machine = machines(sketch.start.config.hardware.device)
     alone = identities.of(baseline, "baseline")
     identities.raise_problems()
     assert alone is not None
-    fingerprint = _sha256([design.kind, alone[1]["train"]])
+    _, prints = alone
+    fingerprint = _sha256([sketch.design.kind, prints["train"], prints["evaluation"]])
     return StudyPlan(
-        name=study.name or _default_name(first.options.get("study"), design, fingerprint),
-        study=study,
-        design=design,
-        fixed=tuple(map(_as_typed, base)),
+        name=sketch.study.name or _default_name(sketch.options.get("study"), sketch.design, fingerprint),
+        study=sketch.study,
+        design=sketch.design,
+        fixed=tuple(map(_as_typed, sketch.base)),
         baseline=baseline,
-        options=first.options,
+        options=sketch.options,
+        slots=sketch.slots,
+        device=(machine.accelerator, machine.device_name),
         fingerprint=fingerprint,
         trials=tuple(trial for trial in found if trial is not None),
-        notes=(*notes, *_twice(repeated), *_notes(design, start)),
+        notes=sketch.notes,
     )
 
 
@@ -138,19 +189,39 @@ def _refuse_wrong_axes(sweep: Sweep, study: StudyConfig, line: CommandLine) -> N
         raise ConfigError([f"study.axes: {problem}" for problem in problems])
 
 
-def _replicate_axis(key: str, sweep: Sweep, start: Composed) -> Axis:
+def _refuse_unheard(study: StudyConfig, launcher: str) -> None:
+    """Settings that only the pool reads would be ignored in silence by another launcher."""
+    if launcher == OWN_LAUNCHER:
+        return
+    default = StudyConfig()
+    names = ("retries", "max_hours", "on_failure", "slots", "devices_per_job")
+    given = [name for name in names if getattr(study, name) != getattr(default, name)]
+    if given:
+        raise ConfigError(
+            [f"study.{name} is for hydra/launcher=pool; this study has {launcher}, which knows none" for name in given]
+        )
+
+
+def _replicate_axis(key: str, sweep: Sweep, found: Found) -> Axis:
+    """The values of a replicate key: swept, typed, or as the study file and conf/ have it."""
     swept = next((axis for axis in sweep.axes if axis.key == key), None)
     if swept is not None:
         return swept
     typed = next((word for word in sweep.fixed if key_of(word) == key), None)
-    return Axis(key, (typed.partition("=")[2] if typed else typed_value(flat(asdict(start.config))[key]),))
+    value = OmegaConf.select(found.composed, key)
+    return Axis(key, levels_of(parsed([typed or f"{key}={typed_value(value)}"])[0]))
 
 
 def _trial(
-    composer: Composer, base: tuple[str, ...], arm: Arm, replicate: Replicate, identities: Identities
+    composer: Composer,
+    base: tuple[str, ...],
+    arm: Arm,
+    replicate: Replicate,
+    identities: Identities,
+    machines: Callable[[str], Machine],
 ) -> Trial | None:
     more = (*arm.overrides, *replicate.overrides)
-    config = resolve_hardware(composer.at(base, more).config)
+    config = resolve_hardware(composer.at(base, more).config, machines)
     found = identities.of(config, f"{arm.label} {replicate.label}")
     if found is None:
         return None
@@ -158,19 +229,9 @@ def _trial(
     return Trial(arm, replicate, words, config, *found)
 
 
-def _each_once(axis: Axis) -> Axis:
-    """The axis without repetitions, however they are spelled."""
-    unique = {repr(_value(axis, text)): text for text in reversed(axis.values)}
-    return replace(axis, values=tuple(text for text in axis.values if unique[repr(_value(axis, text))] is text))
-
-
-def _value(axis: Axis, text: str) -> Any:
-    return converted(axis.key, plain_value(parsed([axis.override(text)])[0].value()))
-
-
 def _twice(axes: Sequence[Axis]) -> Iterator[str]:
     for axis in axes:
-        left_out = len(axis.values) - len(_each_once(axis).values)
+        left_out = len(axis.values) - len(set(axis.values))
         if left_out:
             yield f"{axis.key}={','.join(axis.values)} repeats {left_out} of its values: each is one replicate"
 

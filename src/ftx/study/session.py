@@ -1,6 +1,7 @@
 """A study from its plan to its last table: lock, launch what is missing, keep book, whatever happens."""
 
 import shlex
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +13,6 @@ from rich.console import Console
 
 from ftx.config.command_line import as_hydra_reads, quoted
 from ftx.errors import FtxError, StudyRunning
-from ftx.job.endings import Interrupted
 from ftx.job.task import ARM, STUDY
 from ftx.record.labbook import refuse_unwritable
 from ftx.record.layout import StudyDir
@@ -23,6 +23,8 @@ from ftx.report.study import closing_lines, plan_lines
 from ftx.study.book import close_dead_runs, link_runs, study_dir
 from ftx.study.outlook import Outlook, look
 from ftx.study.planning import StudyPlan, Trial
+
+ORPHAN_POLL_SECONDS = 0.5
 
 Launch = Callable[[Sequence[str]], None]
 """Starts Hydra with these overrides besides the person's own."""
@@ -53,33 +55,46 @@ def run_study(plan: StudyPlan, command: Sequence[str], launch: Launch, console: 
     Raises:
         StudyRunning: another process runs it.
         ConfigError: its folder holds a study with another baseline.
-        KeyboardInterrupt, Interrupted: after the record was closed.
+        BaseException: whatever ended the launch, after the record was closed.
     """
     folder = study_dir(plan.name)
     refuse_unwritable(plan.baseline.labbook)
+    look(plan)  # whatever can be refused is, before a folder is made
     with locked(folder):
-        outlook = look(plan)
+        outlook = _without_orphans(plan, console)
         plan, record, to_run = outlook.plan, outlook.record, outlook.to_run
         _bury(outlook, {})
-        _say(console, *plan_lines(record, plan.notes, to_run=len(to_run)))
+        _say(console, *plan_lines(record, plan.notes, [trial.name for trial in to_run], plan.study.max_runs))
         _begin(record, plan, to_run, command)
         record.write(folder)
         _log(folder, f"started: {shlex.join(command)}; {len(to_run)} runs to do")
-        interrupted: BaseException | None = None
+        ended_by: BaseException | None = None
         try:
             if to_run:
                 launch(
                     [f"hydra.sweep.dir={quoted(str(folder.path))}", f"hydra.sweeper.plan={quoted(str(folder.record))}"]
                 )
-        except (KeyboardInterrupt, Interrupted) as error:
-            interrupted = error
-        record = _closed(plan, folder, interrupted)
+        except BaseException as error:  # whatever it is, the book is closed first
+            ended_by = error
+        record = _closed(plan, folder, ended_by)
     planned = {trial.name for trial in plan.trials}
-    _say(console, *closing_lines(record, shlex.join(command), planned))
-    if interrupted is not None:
-        raise interrupted
+    _say(console, *closing_lines(record, folder, shlex.join(command), planned))
+    if ended_by is not None:
+        raise ended_by
     failed = [trial for trial in record.trials if trial.name in planned and trial.state == "failed"]
     return record, int(bool(failed or record.launches[-1]["failures"]))
+
+
+def _without_orphans(plan: StudyPlan, console: Console) -> Outlook:
+    """The study once the runs of a launch that was killed have ended, as they do after their next step."""
+    outlook = look(plan)
+    if outlook.orphans:
+        runs = ", ".join(outlook.orphans)
+        _say(console, f"Waiting for runs of an earlier launch, which end after their next step: {runs}")
+    while outlook.orphans:
+        time.sleep(ORPHAN_POLL_SECONDS)
+        outlook = look(plan)
+    return outlook
 
 
 def _begin(record: StudyRecord, plan: StudyPlan, to_run: Sequence[Trial], command: Sequence[str]) -> None:
@@ -93,6 +108,7 @@ def _begin(record: StudyRecord, plan: StudyPlan, to_run: Sequence[Trial], comman
             "jobs": [job_overrides(plan, trial) for trial in to_run],
             "failures": [],
             "ended": None,
+            "ended_by": None,
         }
     )
 
@@ -110,13 +126,13 @@ def job_overrides(plan: StudyPlan, trial: Trial) -> list[str]:
     ]
 
 
-def _closed(plan: StudyPlan, folder: StudyDir, interrupted: BaseException | None) -> StudyRecord:
+def _closed(plan: StudyPlan, folder: StudyDir, ended_by: BaseException | None) -> StudyRecord:
     """Read from outputs/ what has become of every trial, and write it down."""
     outlook = look(replace(plan, study=replace(plan.study, replicate_top=None)))  # ranked once
     record = outlook.record
     launch = record.launches[-1]
     launch["ended"] = utc_date(datetime.now(UTC))
-    launch["interrupted"] = None if interrupted is None else type(interrupted).__name__
+    launch["ended_by"] = None if ended_by is None else f"{type(ended_by).__name__}: {ended_by}".rstrip(": ")
     reasons = {failure["job"]: failure["reason"] for failure in launch["failures"]}
     for trial in record.trials:
         if trial.name in reasons and trial.status in (None, "killed"):

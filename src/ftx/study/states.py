@@ -100,14 +100,17 @@ def state_of(
     own = [found for found in usable if (found.record.made_by or {}).get("study") == study]
     for found in (*own, *usable):
         return State("done", "finished", found.record.stop_reason, found)
-    others = [_unfinished(found, now) for found in fitting if found.record.status != "finished"]
-    for state in others:
+    others = {id(found): _unfinished(found, now) for found in fitting if found.record.status != "finished"}
+    for state in others.values():
         if state.state == "running":
             return state
-    if finished:
-        why = unusable(finished[0].record, wanted, here, reuse=reuse, study=study)
-        return State("missing", "finished", f"finished in {finished[0].run.path}, {why}")
-    return others[0] if others else State("missing")
+    if not fitting:
+        return State("missing")
+    newest = fitting[0]
+    if id(newest) in others:
+        return others[id(newest)]
+    why = unusable(newest.record, wanted, here, reuse=reuse, study=study)
+    return State("missing", "finished", f"finished in {newest.run.path}, {why}")
 
 
 def _unfinished(found: FoundRun, now: float) -> State:

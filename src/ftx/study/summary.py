@@ -4,7 +4,6 @@ from dataclasses import asdict
 from typing import Any
 
 from ftx.design.plan import Arm, Change
-from ftx.launch.slots import make_slots, visible_gpus
 from ftx.study.forecast import detectable, estimate, identical_arms, work_of
 from ftx.study.outlook import Outlook
 
@@ -29,7 +28,7 @@ def summary(outlook: Outlook) -> dict[str, Any]:
         "to_run": to_run,
         "counts": {state: sum(trial.state == state for trial in trials) for state in _STATES},
         "budget": record.budget,
-        "slots": _slots(outlook),
+        "slots": plan.slots,
         "findings": _findings(outlook),
         "estimate": None if (found := estimate(outlook)) is None else asdict(found),
         "detectable_effect": None if (noise := detectable(outlook)) is None else asdict(noise),
@@ -54,18 +53,6 @@ def _arm(outlook: Outlook, arm: Arm) -> dict[str, Any]:
 
 def _change(change: Change) -> dict[str, Any]:
     return {"key": change.key, "baseline": change.baseline, "value": change.value}
-
-
-def _slots(outlook: Outlook) -> int:
-    study, hardware = outlook.plan.study, outlook.plan.baseline.hardware
-    slots = make_slots(
-        None if study.slots == "auto" else int(study.slots),
-        device=hardware.device,
-        gpus=visible_gpus() if hardware.device == "cuda" else [],
-        per_job=study.devices_per_job,
-        threads=hardware.threads,
-    )
-    return len(slots)
 
 
 def _findings(outlook: Outlook) -> list[dict[str, Any]]:

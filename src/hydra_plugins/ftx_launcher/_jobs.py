@@ -20,20 +20,19 @@ from ftx.errors import RunFailed
 from ftx.launch.child import Exited, Raised, Returned
 from ftx.launch.pool import Died, Ended, How, Job, NotStarted, Pool, Rules
 from ftx.launch.slots import make_slots, visible_gpus
+from ftx.record.layout import JOB_OUTPUT
 from ftx.report.live import LiveView
 
 if TYPE_CHECKING:
     from hydra_plugins.ftx_launcher.pool_launcher import PoolLauncher
 
-CONSOLE = "console.log"
-
 
 class PoolInterrupted(KeyboardInterrupt):
-    """SIGINT or SIGTERM has ended the pool; the jobs that ran were told first."""
+    """SIGINT or SIGTERM has ended the pool; the jobs that ran were told first, and `returns` says how they ended."""
 
-    def __init__(self, exit_status: int) -> None:
+    def __init__(self, exit_status: int, returns: Sequence[JobReturn]) -> None:
         super().__init__()
-        self.exit_status = exit_status
+        self.exit_status, self.returns = exit_status, returns
 
 
 class JobDied(RuntimeError):
@@ -64,7 +63,7 @@ class HydraJob:
         name = str(parsed(named)[0].value()) if named else " ".join(filter_overrides(self.overrides))
         subdir = [word for word in self.overrides if word.startswith("hydra.sweep.subdir=")]
         folder = str(parsed(subdir)[0].value()) if subdir else str(self.number)
-        console = Path(str(self.master.hydra.sweep.dir)) / folder / CONSOLE
+        console = Path(str(self.master.hydra.sweep.dir)) / folder / JOB_OUTPUT
         return Job(name or f"job {self.number}", self._packed, console)
 
     def _packed(self) -> bytes:
@@ -93,7 +92,7 @@ class _Call:
         return done
 
 
-def run_pool(launcher: "PoolLauncher", jobs: Sequence[HydraJob]) -> list[Ended]:
+def run_pool(launcher: "PoolLauncher", jobs: Sequence[HydraJob]) -> list[JobReturn]:
     """Run the jobs as the launcher's settings say. Raises PoolInterrupted after a signal."""
     slots = make_slots(
         launcher.slots,
@@ -112,9 +111,10 @@ def run_pool(launcher: "PoolLauncher", jobs: Sequence[HydraJob]) -> list[Ended]:
     with LiveView(Console(file=sys.stdout), total=len(jobs), slots=len(slots)) as view:
         pool = Pool(slots, view, launcher.preload, rules)
         ended = pool.run([job.for_pool() for job in jobs])
+    returns = [job_return(how, job) for how, job in zip(ended, jobs, strict=True)]
     if pool.interrupted_by is not None:
-        raise PoolInterrupted(128 + pool.interrupted_by)
-    return ended
+        raise PoolInterrupted(128 + pool.interrupted_by, returns)
+    return returns
 
 
 def is_machine_fault(how: How) -> bool:
@@ -128,18 +128,18 @@ def is_machine_fault(how: How) -> bool:
 def job_return(ended: Ended, job: HydraJob) -> JobReturn:
     """What Hydra's sweepers expect of a job."""
     how = ended.how
-    if isinstance(how, Returned) and isinstance(how.value, JobReturn):
-        return how.value
+    if isinstance(how, Returned):
+        returned: JobReturn = how.value
+        return returned
     done = JobReturn(overrides=list(job.overrides), status=JobStatus.FAILED)
-    if not isinstance(how, NotStarted):
-        with suppress(HydraException):  # a job that could not be composed
-            done.cfg = job.config
-            done.hydra_cfg = OmegaConf.create({"hydra": done.cfg.hydra})
-    done._return_value = how.error if isinstance(how, Raised) else JobDied(_in_words(how))
+    if isinstance(how, NotStarted):
+        done._return_value = RunFailed("missing", f"not started: {how.reason}")
+        return done
+    with suppress(HydraException):  # a job that could not be composed
+        done.cfg = job.config
+        done.hydra_cfg = OmegaConf.create({"hydra": done.cfg.hydra})
+    if isinstance(how, Raised):
+        done._return_value = how.error
+    else:
+        done._return_value = JobDied(f"called sys.exit({how.status})" if isinstance(how, Exited) else how.reason)
     return done
-
-
-def _in_words(how: How) -> str:
-    if isinstance(how, Exited):
-        return f"called sys.exit({how.status})"
-    return f"not started, {how.reason}" if isinstance(how, NotStarted) else str(getattr(how, "reason", how))

@@ -65,7 +65,7 @@ class PoolLauncher(Launcher):
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Run the jobs and return how each ended, in order; a failed one raises when its value is read."""
-        from hydra_plugins.ftx_launcher._jobs import HydraJob, job_return, run_pool
+        from hydra_plugins.ftx_launcher._jobs import HydraJob, run_pool
 
         assert self.config is not None
         assert self.task_function is not None
@@ -81,4 +81,4 @@ class PoolLauncher(Launcher):
         ]
         for job in jobs:
             _LOG.info("\t#%d : %s", job.number, " ".join(filter_overrides(job.overrides)))
-        return [job_return(how, job) for how, job in zip(run_pool(self, jobs), jobs, strict=True)]
+        return run_pool(self, jobs)

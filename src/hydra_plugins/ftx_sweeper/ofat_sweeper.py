@@ -85,9 +85,16 @@ class OfatSweeper(Sweeper):
         from ftx.record.study_record import jobs_to_run, note_failures
 
         assert self.launcher is not None
-        returns = self.launcher.launch(jobs_to_run(plan), initial_job_idx=0)
-        failed = {n: str(job._return_value) for n, job in enumerate(returns) if job.status is JobStatus.FAILED}
-        note_failures(plan, failed)
+        returns: Sequence[JobReturn] = ()
+        try:
+            returns = self.launcher.launch(jobs_to_run(plan), initial_job_idx=0)
+        except KeyboardInterrupt as interrupted:
+            returns = getattr(interrupted, "returns", ())
+            raise
+        finally:
+            failed = {n: job._return_value for n, job in enumerate(returns) if job.status is JobStatus.FAILED}
+            missing = [n for n, error in failed.items() if getattr(error, "status", None) == "missing"]
+            note_failures(plan, {n: str(error) for n, error in failed.items() if n not in missing})
         return returns
 
     def _expanded(self, arguments: Sequence[str]) -> list[list[str]]:
