@@ -41,27 +41,55 @@ class FoundRun:
         return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """A folder that is no run to be used, and why: damaged, foreign or copied."""
+
+    path: Path
+    kind: str
+    reason: str
+
+
 @dataclass
 class Ledger:
-    """Runs, newest first, and problems in words."""
+    """Runs, newest first, and every folder beside them that is not used."""
 
     runs: list[FoundRun] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
 
     @classmethod
-    def scan(cls, root: Path) -> Self:
-        """Read every run.json one level below `root`; a folder without one is no run and no problem."""
+    def scan(cls, root: Path | str) -> Self:
+        """Read every run.json one level below `root`.
+
+        A folder without one is foreign; of folders with the same run id, the one with the shortest name is the run
+        and the others are copies.
+        """
         ledger = cls()
+        root = Path(root)
         for folder in sorted(root.iterdir()) if root.is_dir() else []:
+            if not folder.is_dir():
+                continue
             run = RunDir(folder)
             if not run.record.is_file():
+                ledger.left_out.append(LeftOut(folder, "foreign", "no run.json in it"))
                 continue
             try:
                 ledger.runs.append(_settled(FoundRun(run, RunRecord.read(run.record))))
             except FtxError as error:
-                ledger.problems += str(error).splitlines()
-        ledger.runs.sort(key=lambda found: found.record.date, reverse=True)
+                ledger.left_out.append(LeftOut(folder, "damaged", str(error).splitlines()[0]))
+        ledger._set_copies_apart()
         return ledger
+
+    def add(self, other: "Ledger") -> None:
+        """Take in what was found in another folder."""
+        self.runs += other.runs
+        self.left_out += other.left_out
+        self._set_copies_apart()
+
+    @property
+    def problems(self) -> list[str]:
+        """Folders that should have been runs, in words."""
+        return [f"{each.path}: {each.reason}" for each in self.left_out if each.kind != "foreign"]
 
     def by_fingerprint(self) -> dict[Any, list[FoundRun]]:
         """Runs by their `train` fingerprint, newest first."""
@@ -70,8 +98,52 @@ class Ledger:
             found.setdefault(each.record.fingerprint["train"], []).append(each)
         return found
 
+    def to_frame(self) -> Any:
+        """A pandas frame, one row a run: id, path, status, result, losses, scores, cost, and every setting by its name."""
+        import pandas as pd
+
+        return pd.DataFrame([_as_row(found) for found in self.runs])
+
     def __iter__(self) -> Iterator[FoundRun]:
         return iter(self.runs)
+
+    def _set_copies_apart(self) -> None:
+        originals: dict[str, FoundRun] = {}
+        for found in sorted(self.runs, key=lambda found: (len(found.run.path.name), str(found.run.path))):
+            original = originals.setdefault(found.record.run_id, found)
+            if original is not found:
+                self.left_out.append(LeftOut(found.run.path, "copied", f"a copy of {original.run.path}"))
+        self.runs = sorted(originals.values(), key=lambda found: found.record.date, reverse=True)
+
+
+def _as_row(found: FoundRun) -> dict[str, Any]:
+    record = found.record
+    settings = _flat(record.config)
+    scores = {
+        f"scores.{split}.{name}": value for split, values in record.scores.items() for name, value in values.items()
+    }
+    return {
+        "run_id": record.run_id,
+        "path": str(found.run.path),
+        "study": record.lab,
+        "date": record.date,
+        "status": record.status,
+        "model": record.model,
+        "metric": record.result["metric"],
+        "value": record.result["value"],
+        "validation_value": record.result["validation_value"],
+        **{f"losses.{name}": value for name, value in record.losses.items()},
+        **scores,
+        **{f"cost.{name}": value for name, value in record.cost.items()},
+        **settings,
+    }
+
+
+def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return found
 
 
 def _settled(found: FoundRun) -> FoundRun:

@@ -103,6 +103,7 @@ def _begin(record: StudyRecord, plan: StudyPlan, to_run: Sequence[Trial], comman
             "date": utc_date(datetime.now(UTC)),
             "command": list(command),
             "process": process_identity(),
+            "replicates": [replicate.label for replicate in plan.design.replicates],
             "replicate_top": plan.study.replicate_top,
             "to_run": [trial.name for trial in to_run],
             "jobs": [job_overrides(plan, trial) for trial in to_run],

@@ -1,0 +1,194 @@
+"""python scripts/aggregate.py: every run directory, or a table from elsewhere, as a table of main effects.
+
+    python scripts/aggregate.py                                   the newest study in multirun/
+    python scripts/aggregate.py --study rank-lr-62e92317          a study by name; several: --study A B
+    python scripts/aggregate.py --runs outputs                    runs that no study claims
+    python scripts/aggregate.py --table r.csv --factor arm --baseline base --replicate seed --metric y --direction max
+
+Exit status: 0 a table, 1 nothing could be computed, 2 wrong use.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from ftx.analysis.error import AnalysisError
+from ftx.effects.from_runs import observations_of_runs
+from ftx.effects.from_study import observations_of_study
+from ftx.effects.from_table import Columns, observations_of_table
+from ftx.effects.observations import Observations
+from ftx.effects.table import Options, StudyEffects, effects_of
+from ftx.errors import FtxError, RecordError
+from ftx.record.layout import StudyDir
+from ftx.record.ledger import Ledger
+from ftx.record.study_record import StudyRecord
+from ftx.report.effects import FORMATS, print_effects, write_effects
+
+MULTIRUN = Path("multirun")
+NOTHING, WRONG_USE = 1, 2
+
+
+class _WrongUse(FtxError):
+    """A command line that makes no sense."""
+
+
+def start(arguments: Sequence[str]) -> int:
+    """Aggregate and print; returns the exit status."""
+    options = _parser().parse_args(list(arguments))
+    try:
+        _check(options)
+        asked = _observations(options)
+    except _WrongUse as error:
+        return _complain(error, WRONG_USE)
+    except (FtxError, OSError) as error:
+        return _complain(error, NOTHING)
+    judge = Options(options.margin, options.alpha, options.family, options.looks)
+    found: list[StudyEffects] = []
+    status = 0
+    for observations, folder in asked:
+        try:
+            effects = effects_of(observations, judge)
+        except AnalysisError as error:
+            for problem in observations.problems:
+                print(f"ftx: {problem.detail}", file=sys.stderr)
+            status = _complain(FtxError(f"{observations.name}: {error}"), NOTHING)
+            continue
+        found.append(effects)
+        out = Path(options.out) if options.out else folder
+        if out is not None:
+            write_effects(effects, out if len(asked) == 1 or not options.out else out / observations.name)
+    if found:
+        print_effects(found, options.format, Console())
+        for effects in found:
+            if not any(row.n_ok for row in effects.rows):
+                status = _complain(FtxError(f"{effects.observations.name}: no run finished"), NOTHING)
+    return status
+
+
+def _observations(options: argparse.Namespace) -> list[tuple[Observations, Path | None]]:
+    """What to make tables of, each with the folder that its report goes to by default."""
+    if options.table is not None:
+        columns = Columns(tuple(options.factor), options.replicate, options.metric, options.status)
+        table = observations_of_table(
+            Path(options.table),
+            columns,
+            direction=options.direction,
+            baselines=options.baseline,
+            design=options.design,
+        )
+        return [(table, None)]
+    now = time.time()
+    roots = [Path(root) for root in (options.runs or options.root)]
+    ledger = Ledger()
+    for root in roots:
+        if not root.is_dir():
+            raise FtxError(f"{root}: no such folder; start this where outputs/ is, or name it with --root")
+        ledger.add(Ledger.scan(root))
+    if options.runs:
+        claimed = {trial.run for study in _studies(MULTIRUN) for trial in study.trials}
+        runs = [found for found in ledger.runs if str(found.run.path) not in claimed]
+        return [(observations_of_runs(runs, roots[0], now), None)]
+    studies = [_named(name) for name in options.study] if options.study else [_newest()]
+    return [
+        (
+            observations_of_study(study, ledger, now),
+            StudyDir(MULTIRUN / study.study).path / "report",
+        )
+        for study in studies
+    ]
+
+
+def _named(name: str) -> StudyRecord:
+    known = sorted(path.parent.name for path in MULTIRUN.glob("*/study.json"))
+    matching = [study for study in known if study == name] or [study for study in known if study.startswith(name)]
+    if len(matching) != 1:
+        which = (
+            f"several: {', '.join(matching)}" if matching else f"no such study; there are {', '.join(known) or 'none'}"
+        )
+        raise _WrongUse(f"--study {name}: {which}")
+    return StudyRecord.read(MULTIRUN / matching[0] / "study.json")
+
+
+def _newest() -> StudyRecord:
+    paths = sorted(MULTIRUN.glob("*/study.json"), key=lambda path: path.stat().st_mtime)
+    if not paths:
+        raise FtxError(
+            "multirun/ holds no study: run one (python -m ftx.train -m ...), or compare loose runs with --runs outputs"
+        )
+    return StudyRecord.read(paths[-1])
+
+
+def _studies(root: Path) -> list[StudyRecord]:
+    found = []
+    for path in root.glob("*/study.json"):
+        try:
+            found.append(StudyRecord.read(path))
+        except RecordError as error:
+            print(f"ftx: {error}", file=sys.stderr)
+    return found
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.table is None:
+        used = [
+            f"--{name}"
+            for name in ("factor", "baseline", "replicate", "metric", "direction", "status")
+            if getattr(options, name)
+        ]
+        if used:
+            raise _WrongUse(f"{used[0]} describes a table: it needs --table FILE")
+        return
+    if options.study or options.runs:
+        raise _WrongUse("--table stands alone: --study and --runs read run directories")
+    needed = {"--factor": options.factor, "--metric": options.metric, "--direction": options.direction}
+    absent = [name for name, given in needed.items() if not given]
+    if absent:
+        raise _WrongUse(f"--table needs {' and '.join(absent)} too, such as --factor arm --metric y --direction max")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="aggregate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    runs = parser.add_argument_group("run directories")
+    runs.add_argument("--study", nargs="+", metavar="NAME", help="studies by name, side by side (default: the newest)")
+    runs.add_argument("--root", nargs="+", default=["outputs"], metavar="DIR", help="where runs are (default: outputs)")
+    runs.add_argument("--runs", nargs="+", metavar="DIR", help="compare runs there that no study claims")
+    table = parser.add_argument_group("a table from elsewhere")
+    table.add_argument("--table", metavar="FILE", help="tidy .csv, .json, .jsonl or .parquet, one row a run")
+    table.add_argument("--factor", action="append", default=[], metavar="COLUMN", help="may be given several times")
+    table.add_argument("--baseline", action="append", default=[], metavar="LEVEL", help="LEVEL or FACTOR=LEVEL")
+    table.add_argument("--replicate", metavar="COLUMN", help="column of the seed")
+    table.add_argument("--metric", metavar="COLUMN", help="column of the value")
+    table.add_argument("--direction", choices=("min", "max"), help="whether smaller or larger is better")
+    table.add_argument("--status", metavar="COLUMN", help="column that marks failed rows")
+    table.add_argument("--design", choices=("ofat", "factorial", "auto"), default="auto")
+    judge = parser.add_argument_group("judging")
+    judge.add_argument(
+        "--margin", type=float, metavar="M", help="differences below M do not matter: allows 'equivalent'"
+    )
+    judge.add_argument("--alpha", type=float, default=0.05)
+    judge.add_argument("--family", choices=("study", "factor"), default="study", help="comparisons adjusted together")
+    judge.add_argument(
+        "--looks", type=int, default=1, metavar="L", help="times the table was looked at: test at alpha/L"
+    )
+    out = parser.add_argument_group("output")
+    out.add_argument("--format", choices=FORMATS, default="terminal")
+    out.add_argument(
+        "--out", metavar="DIR", help="write tables, plots and the report there (default: the study's report/)"
+    )
+    return parser
+
+
+def _complain(error: Exception, status: int) -> int:
+    for line in str(error).splitlines():
+        print(f"ftx: {line}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(start(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""From runs to the table of effects: observations, what makes them comparable, and what was found."""
