@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import Finished, run_module
+from processes import Finished, run_entry, run_module
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def train(tmp_path: Path) -> Callable[..., Finished]:
     """`python -m ftx.train` in an empty folder."""
 
     def call(*arguments: str, **environment: str) -> Finished:
-        return run_module("ftx.train", *arguments, folder=tmp_path, **environment)
+        return run_entry("ftx.train", *arguments, folder=tmp_path, **environment)
 
     return call
 

@@ -19,7 +19,7 @@ from ftx.record.history import read_history
 from ftx.record.layout import RunDir
 from ftx.record.run_record import RunRecord
 from losses_again import eval_loss_of
-from processes import Finished, run_module
+from processes import Finished, run_entry
 
 pytestmark = pytest.mark.train
 
@@ -39,7 +39,7 @@ def by_setting(finished: Finished, group: str, name: str) -> dict[object, RunDir
 @pytest.fixture(scope="module")
 def adapters(tmp_path_factory: pytest.TempPathFactory) -> dict[object, RunDir]:
     folder = tmp_path_factory.mktemp("adapters")
-    done = run_module("ftx.train", "-m", f"lora={','.join(ADAPTERS)}", "optim.lr=2e-3", *SMOKE, folder=folder)
+    done = run_entry("ftx.train", "-m", f"lora={','.join(ADAPTERS)}", "optim.lr=2e-3", *SMOKE, folder=folder)
     return by_setting(done, "lora", "variant")
 
 
@@ -63,11 +63,13 @@ def test_what_is_saved_gives_the_recorded_loss_on_the_original_base(
 def test_each_job_of_a_sweep_leaves_hydras_files_and_a_run_of_its_own(adapters: dict[object, RunDir]) -> None:
     assert set(adapters) == set(ADAPTERS)
     for variant, run in adapters.items():
-        assert f"- lora={variant}" in (run.hydra / "overrides.yaml").read_text()
+        overrides = (run.hydra / "overrides.yaml").read_text()
+        assert "- hardware.threads=1" in overrides
+        assert (f"- lora={variant}" in overrides) == (variant != "standard")  # which is the baseline
 
 
 def test_optimisers_with_their_own_reason(tmp_path: Path) -> None:
-    done = run_module("ftx.train", "-m", "optim=adamw,adafactor,loraplus", *SMOKE, folder=tmp_path)
+    done = run_entry("ftx.train", "-m", "optim=adamw,adafactor,loraplus", *SMOKE, folder=tmp_path)
     runs = by_setting(done, "optim", "name")
     weights = {name: load_file(run.adapter / "adapter_model.safetensors") for name, run in runs.items()}
     norms = {
@@ -79,7 +81,7 @@ def test_optimisers_with_their_own_reason(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def seeds(tmp_path_factory: pytest.TempPathFactory) -> dict[int, RunDir]:
-    done = run_module("ftx.train", "-m", "seed=0,1", *SMOKE, folder=tmp_path_factory.mktemp("seeds"))
+    done = run_entry("ftx.train", "-m", "seed=0,1", *SMOKE, folder=tmp_path_factory.mktemp("seeds"))
     assert done.status == 0, done.out + done.err
     return {json.loads(run.record.read_text())["seed"]: run for run in done.run_dirs()}
 
@@ -168,7 +170,7 @@ def test_adapter_targets_that_do_not_exist_are_refused_before_a_run_exists(train
 
 def test_the_overfitting_study_has_a_level_whose_last_epoch_is_not_the_best(tmp_path: Path) -> None:
     words = ["-m", "study=overfitting", "seed=0", "optim.epochs=15", "hardware.threads=1"]
-    done = run_module("ftx.train", *words, folder=tmp_path)
+    done = run_entry("ftx.train", *words, folder=tmp_path)
     record = done.record()
     assert record["losses"]["best_epoch"] < 10
     assert record["losses"]["final_eval_loss"] > 1.1 * record["losses"]["best_eval_loss"]

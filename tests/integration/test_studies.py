@@ -22,7 +22,7 @@ import ftx.plan
 from ftx.record.layout import RunDir
 from ftx.record.run_record import RunRecord
 from ftx.record.study_record import StudyRecord
-from processes import Finished, environment, run_module
+from processes import Finished, environment, run_entry
 
 pytestmark = pytest.mark.train
 
@@ -30,7 +30,7 @@ SMALL = ("debug=smoke", "score=none", "optim.max_steps=3", "lora.dropout=0")
 
 
 def study(folder: Path, *words: str) -> Finished:
-    return run_module("ftx.train", "-m", *words, folder=folder)
+    return run_entry("ftx.train", "-m", *words, folder=folder)
 
 
 def plan(folder: Path, *words: str) -> str:
@@ -194,7 +194,7 @@ def test_the_closing_summary_names_failures_and_how_to_go_on(disturbed: tuple[St
 def test_a_trial_beside_failing_ones_equals_the_same_command_alone(disturbed: tuple[Started, int]) -> None:
     started, _ = disturbed
     trial = study_record(started.folder).trials[0]
-    alone = run_module("ftx.train", *trial.overrides, "output_root=alone", folder=started.folder)
+    alone = run_entry("ftx.train", *trial.overrides, "output_root=alone", folder=started.folder)
     assert alone.status == 0, alone.err
     (path,) = (started.folder / "alone").iterdir()
     one, other = (
@@ -274,7 +274,7 @@ def test_a_job_array_by_hand_counts(tmp_path: Path) -> None:
     commands = plan(tmp_path, *words, "--commands").splitlines()
     assert len(commands) == 2
     assert commands[1].startswith("python -m ftx.train debug=smoke ")
-    alone = run_module("ftx.train", *commands[1].split()[3:], folder=tmp_path)
+    alone = run_entry("ftx.train", *commands[1].split()[3:], folder=tmp_path)
     assert alone.status == 0, alone.err
     found = json.loads(plan(tmp_path, *words, "--json"))
     assert [(trial["arm"], trial["state"]) for trial in found["trials"]] == [
