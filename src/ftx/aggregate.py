@@ -49,7 +49,7 @@ def start(arguments: Sequence[str]) -> int:
     judge = Options(options.margin, options.alpha, options.family, options.looks)
     found: list[StudyEffects] = []
     status = 0
-    for observations, folder in asked:
+    for observations, study in asked:
         try:
             effects = effects_of(observations, judge)
         except AnalysisError as error:
@@ -58,9 +58,9 @@ def start(arguments: Sequence[str]) -> int:
             status = _complain(FtxError(f"{observations.name}: {error}"), NOTHING)
             continue
         found.append(effects)
-        out = Path(options.out) if options.out else folder
-        if out is not None:
-            write_effects(effects, out if len(asked) == 1 or not options.out else out / observations.name)
+        folder = _report_folder(options.out, observations, study, several=len(asked) > 1)
+        if folder is not None:
+            _write(effects, study, folder)
     if found:
         print_effects(found, options.format, Console())
         for effects in found:
@@ -69,8 +69,32 @@ def start(arguments: Sequence[str]) -> int:
     return status
 
 
-def _observations(options: argparse.Namespace) -> list[tuple[Observations, Path | None]]:
-    """What to make tables of, each with the folder that its report goes to by default."""
+def _report_folder(
+    out: str | None, observations: Observations, study: StudyRecord | None, *, several: bool
+) -> Path | None:
+    """Where the report goes: --out, else the study's report/; nowhere for a table that is only looked at."""
+    if out is not None:
+        return Path(out) / observations.name if several else Path(out)
+    return None if study is None else StudyDir(MULTIRUN / study.study).report
+
+
+def _write(effects: StudyEffects, study: StudyRecord | None, folder: Path) -> None:
+    """Tables, plots and the report. A folder that cannot be written is said; the table is still printed."""
+    from ftx.report.html import html_report  # these draw with matplotlib, which takes its time to import
+    from ftx.report.plots import figures, write_plots
+
+    try:
+        write_effects(effects, folder)
+        drawn = figures(effects)
+        write_plots(effects, folder, drawn=drawn)
+        (folder / "report.html").write_text(html_report(effects, study, drawn=drawn), encoding="utf-8")
+        print(f"Report: {folder / 'report.html'}", file=sys.stderr)
+    except OSError as error:
+        _complain(FtxError(f"{folder}: the report could not be written ({error.strerror}); --out DIR names another"), 0)
+
+
+def _observations(options: argparse.Namespace) -> list[tuple[Observations, StudyRecord | None]]:
+    """What to make tables of, each with its study if it has one."""
     if options.table is not None:
         columns = Columns(tuple(options.factor), options.replicate, options.metric, options.status)
         table = observations_of_table(
@@ -93,13 +117,7 @@ def _observations(options: argparse.Namespace) -> list[tuple[Observations, Path 
         runs = [found for found in ledger.runs if str(found.run.path) not in claimed]
         return [(observations_of_runs(runs, roots[0], now), None)]
     studies = [_named(name) for name in options.study] if options.study else [_newest()]
-    return [
-        (
-            observations_of_study(study, ledger, now),
-            StudyDir(MULTIRUN / study.study).path / "report",
-        )
-        for study in studies
-    ]
+    return [(observations_of_study(study, ledger, now), study) for study in studies]
 
 
 def _named(name: str) -> StudyRecord:

@@ -161,6 +161,7 @@ def _looks(study: StudyRecord) -> int:
     seen: set[str] = set()
     looks = 0
     for launch in study.launches:
-        looks += bool(set(launch["replicates"]) - seen)
-        seen |= set(launch["replicates"])
+        planned = set(launch.get("replicates", ()))
+        looks += bool(planned - seen)
+        seen |= planned
     return max(1, looks)

@@ -255,6 +255,8 @@ def _factorial_row(
     word: str | None = verdict(evidence, higher_is_better=observations.metric.higher_is_better, alpha=options.alpha)
     if is_baseline or problem is not None:
         word, effect = None, None
+    elif effect is not None and effect.inference is None:
+        word, problem = None, "the model leaves no residual: nothing is known about noise"
     elif factor.name in analysis.withheld:
         word, problem = NO_VERDICT, "it depends on another factor, see the simple effects"
     withheld = word is None or word == NOT_ENOUGH_SEEDS or word.startswith(UNSTABLE)

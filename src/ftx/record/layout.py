@@ -94,6 +94,11 @@ class StudyDir:
         """Held while the study runs."""
         return self.path / "study.lock"
 
+    @property
+    def report(self) -> Path:
+        """Folder of tables, plots and the HTML report."""
+        return self.path / "report"
+
     def link(self, trial: str, fingerprint: str) -> Path:
         """The link to a trial's run directory: what the trial is called, and the start of its fingerprint."""
         return self.path / "runs" / self._unique(trial, fingerprint)

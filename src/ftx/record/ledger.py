@@ -99,7 +99,7 @@ class Ledger:
         return found
 
     def to_frame(self) -> Any:
-        """A pandas frame, one row a run: id, path, status, result, losses, scores, cost, and every setting by its name."""
+        """A pandas frame, one row a run: path, status, result, losses, scores, cost, and every setting by its name."""
         import pandas as pd
 
         return pd.DataFrame([_as_row(found) for found in self.runs])

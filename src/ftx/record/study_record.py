@@ -5,7 +5,7 @@ several studies.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -97,7 +97,8 @@ class StudyRecord:
 
 def _refuse_other_fields(kind: type, values: Mapping[str, Any], path: Path) -> None:
     known = {entry.name for entry in fields(kind)}
-    missing, unknown = sorted(known - set(values)), sorted(set(values) - known)
+    needed = {entry.name for entry in fields(kind) if entry.default is MISSING and entry.default_factory is MISSING}
+    missing, unknown = sorted(needed - set(values)), sorted(set(values) - known)
     if missing or unknown:
         raise RecordError(f"{path}: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}")
 

@@ -90,6 +90,8 @@ def terminal(effects: StudyEffects) -> Iterator[Any]:
     for problem in effects.problems:
         yield f"{problem.kind}: {problem.detail}"
     yield _table(effects)
+    if any(value is not None for row in effects.rows for value in row.cost.values()):
+        yield _cost_table(effects)
     yield from footer(effects)
 
 
@@ -103,22 +105,34 @@ def _table(effects: StudyEffects) -> Table:
     for heading in HEADINGS:
         text = heading in ("factor", "level", "verdict")
         table.add_column(heading, justify="left" if text else "right", overflow="fold")
+    for factor in observations.factors:
+        for row in effects.factor_rows(factor.name):
+            table.add_row(*map(Text, cells_of(row)), style="dim" if row.is_baseline else None)
+        table.add_section()
+    return table
+
+
+def _cost_table(effects: StudyEffects) -> Table:
+    """What each level costs: means over its runs."""
+    table = Table(title="What it costs, a run", title_justify="left")
+    table.add_column("factor", overflow="fold")
+    table.add_column("level", overflow="fold")
     costs = [name for name in COSTS if any(row.cost[name] is not None for row in effects.rows)]
     for name in costs:
         table.add_column(_COST_HEADINGS[name], justify="right")
-    for factor in observations.factors:
+    for factor in effects.observations.factors:
         for row in effects.factor_rows(factor.name):
-            cells = [*cells_of(row), *(cost_in_words(name, row.cost[name]) for name in costs)]
+            cells = (row.factor, shown(row.level), *(cost_in_words(name, row.cost[name]) for name in costs))
             table.add_row(*map(Text, cells), style="dim" if row.is_baseline else None)
         table.add_section()
     return table
 
 
 _COST_HEADINGS = {
-    "seconds": "s",
+    "seconds": "seconds",
     "tokens_per_second": "tokens/s",
-    "peak_memory_bytes": "MiB",
-    "trainable_parameters": "trainable",
+    "peak_memory_bytes": "peak MiB",
+    "trainable_parameters": "trainable parameters",
 }
 
 
