@@ -214,15 +214,16 @@ def write_study(folder: Path, study: str, trials: list[TrialRecord], seeds: int)
 
 def read_once(folder: Path) -> tuple[float, float, int]:
     """Seconds, peak megabytes and rows of one aggregate in a process of its own."""
-    out = folder / "aggregate.out"
+    out, err = folder / "aggregate.out", folder / "aggregate.err"
+    command = [sys.executable, str(AGGREGATE), "--format", "json"]
     began = time.perf_counter()
-    with out.open("w") as file:
-        process = subprocess.Popen([sys.executable, str(AGGREGATE), "--format", "json"], cwd=folder, stdout=file)
+    with out.open("w") as to, err.open("w") as errors:
+        process = subprocess.Popen(command, cwd=folder, stdout=to, stderr=errors)
         _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - began
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
-        raise SystemExit(f"{AGGREGATE.name} ended with {process.returncode}")
+        raise SystemExit(f"{AGGREGATE.name} ended with {process.returncode}: {err.read_text()}")
     unit = 1 if sys.platform == "darwin" else 1024
     return seconds, usage.ru_maxrss * unit / 1e6, len(json.loads(out.read_text())["effects"])
 

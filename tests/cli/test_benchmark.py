@@ -1,6 +1,7 @@
 """The benchmark runs, and says what it measured."""
 
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -15,15 +16,11 @@ def benchmark(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize(("shape", "expected"), [("studies", (1, 2, 5, 2)), ("one", (1, 4, 3, 4))])
-def test_it_measures_a_few_runs(tmp_path: Path, shape: str, expected: tuple[int, ...]) -> None:
-    runs = {"studies": "11", "one": "12"}[shape]
-    done = benchmark("aggregate", "--runs", runs, "--shape", shape, "--repeats", "1", "--json", folder=tmp_path)
+def test_it_measures_a_few_runs(tmp_path: Path) -> None:
+    done = benchmark("aggregate", "--runs", "16", "--shape", "one", "--repeats", "1", "--json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    studies, arms, seeds, rows = expected
-    assert (found["studies"], found["arms"], found["seeds"], found["rows"]) == (studies, arms, seeds, rows)
-    assert found["runs"] == studies * arms * seeds
+    assert (found["studies"], found["arms"], found["seeds"], found["runs"], found["rows"]) == (1, 4, 4, 16, 4)
     assert found["seconds"] == found["seconds_of_each"][0] > 0
     assert found["runs_per_second"] == pytest.approx(found["runs"] / found["seconds"])
     assert found["megabytes_read"] * 1e6 / found["runs"] == pytest.approx(9000, rel=0.25)
@@ -31,6 +28,20 @@ def test_it_measures_a_few_runs(tmp_path: Path, shape: str, expected: tuple[int,
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("words", [[], ["aggregate", "--runs", "0"], ["aggregate", "--shape", "round"]])
-def test_wrong_use_is_2(tmp_path: Path, words: list[str]) -> None:
-    assert benchmark(*words, folder=tmp_path).returncode == 2
+@pytest.mark.parametrize(
+    ("runs", "shape", "expected"),
+    [
+        (10000, "studies", (100, 20, 5)),
+        (10000, "one", (1, 100, 100)),
+        (11, "studies", (1, 2, 5)),
+        (1, "studies", (1, 1, 1)),
+        (2, "one", (1, 2, 1)),
+    ],
+)
+def test_the_runs_are_shared_out(runs: int, shape: str, expected: tuple[int, int, int]) -> None:
+    assert runpy.run_path(str(SCRIPT))["layout"](runs, shape) == expected
+
+
+def test_wrong_use_is_2(tmp_path: Path) -> None:
+    done = benchmark("aggregate", "--runs", "0", folder=tmp_path)
+    assert (done.returncode, "must be at least 1" in done.stderr) == (2, True)

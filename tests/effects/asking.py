@@ -59,6 +59,13 @@ class Aggregate:
         return self("--table", name, *chosen, *usual, *formats, *words)
 
 
+def without_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports without plots and page, which take longer than all the rest."""
+    monkeypatch.setattr("ftx.report.plots.figures", lambda *_, **__: {})
+    monkeypatch.setattr("ftx.report.plots.write_plots", lambda *_, **__: [])
+    monkeypatch.setattr("ftx.report.html.html_report", lambda *_, **__: "")
+
+
 def lines(header: str, *rows: tuple[object, ...]) -> str:
     """A CSV."""
     return "\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n"

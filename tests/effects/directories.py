@@ -3,7 +3,7 @@
 import copy
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -182,7 +182,7 @@ class Folder:
             baseline={"overrides": [], "fingerprint": "b", "config": CONFIG},
             replicates={"seed": list(range(self.seeds))},
             metric={"name": "eval_loss", "direction": "min", "at": "best"},
-            launches=[{"date": "2026-01-31T00:00:00Z", "replicate_top": None, "replicates": list(range(self.seeds))}],
+            launches=[self.launch(range(self.seeds))],
             trials=self.trials,
         )
         study = replace(study, **changes)
@@ -190,6 +190,23 @@ class Folder:
         folder.mkdir(parents=True, exist_ok=True)
         study.write(StudyDir(folder))
         return self
+
+    def launch(self, seeds: Iterable[int]) -> dict[str, Any]:
+        """A start of the study with these seeds."""
+        words = [f"{name}={','.join(map(str, levels))}" for name, levels in self.factors.items()]
+        seeds = list(seeds)
+        return {
+            "date": "2026-01-31T00:00:00Z",
+            "command": ["python", "-m", "ftx.train", "-m", *words, f"seed={','.join(map(str, seeds))}"],
+            "process": DEAD,
+            "replicates": [f"seed={seed}" for seed in seeds],
+            "replicate_top": None,
+            "to_run": [trial.name for trial in self.trials if trial.replicate in seeds],
+            "jobs": [],
+            "failures": [],
+            "ended": "2026-01-31T01:00:00Z",
+            "ended_by": None,
+        }
 
     def write_run(self, name: str, record: RunRecord) -> Path:
         """Write one run directory."""

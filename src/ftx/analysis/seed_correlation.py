@@ -23,7 +23,7 @@ def _correlation(a: Array, b: Array) -> float | None:
     if shared.sum() < _FEWEST_SHARED:
         return None
     x, y = _deviations(a[shared]), _deviations(b[shared])
-    return float(x @ y) / float(np.sqrt((x @ x) * (y @ y))) if x.any() and y.any() else None
+    return float((x / np.linalg.norm(x)) @ (y / np.linalg.norm(y))) if x.any() and y.any() else None
 
 
 def _deviations(values: Array) -> Array:
