@@ -8,7 +8,19 @@ from pathlib import Path
 
 import pytest
 
-Train = Callable[..., object]
+from processes import Finished, run_module
+
+Train = Callable[..., Finished]
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Train:
+    """A fresh process, as a person starts it: here it counts what a refusal costs."""
+
+    def call(*arguments: str, **environment: str) -> Finished:
+        return run_module("ftx.train", *arguments, folder=tmp_path, **environment)
+
+    return call
 
 
 @pytest.mark.parametrize(
