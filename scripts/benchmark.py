@@ -4,7 +4,8 @@
 
 `aggregate` writes N run directories that nobody trained, each with a run.json of the size that a real run has (9 kB)
 and a history.jsonl of 65 events (16 kB), into a temporary folder, and measures `python scripts/aggregate.py --format
-json` over them in processes of their own: wall time from start to end, and peak memory as the system counts it.
+json` over them in processes of their own: wall time from start to end, the report with its plots included, and peak
+memory as the system counts it.
 
 --shape studies (the default) is a laboratory's outputs/ after a year: studies of 20 arms with 5 seeds each, one of
 which is shown while all directories are read. --shape one is a single study as square as it can be, 100 arms with 100

@@ -9,6 +9,7 @@ Exit status: 0 a table, 1 nothing could be computed, 2 wrong use.
 """
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from ftx.effects.from_study import observations_of_study
 from ftx.effects.from_table import Columns, observations_of_table
 from ftx.effects.observations import Observations
 from ftx.effects.table import Options, StudyEffects, effects_of
-from ftx.errors import FtxError, RecordError
+from ftx.errors import ConfigError, FtxError, RecordError
 from ftx.record.layout import StudyDir
 from ftx.record.ledger import Ledger
 from ftx.record.study_record import StudyRecord
@@ -30,6 +31,7 @@ from ftx.report.effects import FORMATS, print_effects, write_effects
 
 MULTIRUN = Path("multirun")
 NOTHING, WRONG_USE = 1, 2
+PIPED_WIDTH = 140
 
 
 class _WrongUse(FtxError):
@@ -42,7 +44,7 @@ def start(arguments: Sequence[str]) -> int:
     try:
         _check(options)
         asked = _observations(options)
-    except _WrongUse as error:
+    except (_WrongUse, ConfigError) as error:
         return _complain(error, WRONG_USE)
     except (FtxError, OSError) as error:
         return _complain(error, NOTHING)
@@ -62,11 +64,17 @@ def start(arguments: Sequence[str]) -> int:
         if folder is not None:
             _write(effects, study, folder)
     if found:
-        print_effects(found, options.format, Console())
+        print_effects(found, options.format, _console())
         for effects in found:
             if not any(row.n_ok for row in effects.rows):
                 status = _complain(FtxError(f"{effects.observations.name}: no run finished"), NOTHING)
     return status
+
+
+def _console() -> Console:
+    """As wide as the terminal; a file or a pipe gets room for a whole row."""
+    console = Console()
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=PIPED_WIDTH)
 
 
 def _report_folder(
@@ -113,8 +121,9 @@ def _observations(options: argparse.Namespace) -> list[tuple[Observations, Study
             raise FtxError(f"{root}: no such folder; start this where outputs/ is, or name it with --root")
         ledger.add(Ledger.scan(root))
     if options.runs:
-        claimed = {trial.run for study in _studies(MULTIRUN) for trial in study.trials}
-        runs = [found for found in ledger.runs if str(found.run.path) not in claimed]
+        named = (trial.run for study in _studies(MULTIRUN) for trial in study.trials if trial.run)
+        claimed = {Path(run).resolve() for run in named}
+        runs = [found for found in ledger.runs if found.run.path.resolve() not in claimed]
         return [(observations_of_runs(runs, roots[0], now), None)]
     studies = [_named(name) for name in options.study] if options.study else [_newest()]
     return [(observations_of_study(study, ledger, now), study) for study in studies]
@@ -132,12 +141,21 @@ def _named(name: str) -> StudyRecord:
 
 
 def _newest() -> StudyRecord:
-    paths = sorted(MULTIRUN.glob("*/study.json"), key=lambda path: path.stat().st_mtime)
+    paths = list(MULTIRUN.glob("*/study.json"))
     if not paths:
         raise FtxError(
             "multirun/ holds no study: run one (python -m ftx.train -m ...), or compare loose runs with --runs outputs"
         )
-    return StudyRecord.read(paths[-1])
+    studies = _studies(MULTIRUN)
+    if not studies:
+        raise FtxError("multirun/ holds no study that can be read")
+    return max(studies, key=_last_started)
+
+
+def _last_started(study: StudyRecord) -> tuple[str, float]:
+    date = study.launches[-1].get("date", "") if study.launches else ""
+    record = StudyDir(MULTIRUN / study.study).record
+    return date, record.stat().st_mtime if record.is_file() else 0.0
 
 
 def _studies(root: Path) -> list[StudyRecord]:
@@ -151,6 +169,14 @@ def _studies(root: Path) -> list[StudyRecord]:
 
 
 def _check(options: argparse.Namespace) -> None:
+    if not 0 < options.alpha < 1:
+        raise _WrongUse(f"--alpha {options.alpha:g}: expected a number between 0 and 1, such as 0.05")
+    if options.looks < 1:
+        raise _WrongUse(f"--looks {options.looks}: expected at least 1")
+    if options.margin is not None and not options.margin > 0:
+        raise _WrongUse(f"--margin {options.margin:g}: expected a number above 0")
+    if options.study and options.runs:
+        raise _WrongUse("--study and --runs ask for two different tables: give one of them")
     if options.table is None:
         used = [
             f"--{name}"

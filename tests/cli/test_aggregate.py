@@ -137,7 +137,6 @@ def test_a_damaged_study_is_1(aggregate: Aggregate, tmp_path: Path, content: byt
     ],
     ids=["trials", "trial", "factor", "factors", "metric", "direction", "launches", "design"],
 )
-@pytest.mark.xfail(strict=True, reason="a traceback, or taken for something else")
 def test_a_study_with_a_value_of_the_wrong_kind_is_1(
     aggregate: Aggregate, tmp_path: Path, change: dict[str, Any]
 ) -> None:
@@ -190,7 +189,6 @@ def test_one_table_of_two_that_cannot_be_made_leaves_the_other(aggregate: Aggreg
 
 
 @pytest.mark.parametrize("option", [["--looks", "0"], ["--alpha", "0"], ["--alpha", "2"], ["--margin", "-1"]])
-@pytest.mark.xfail(strict=True, reason="exit status 1")
 def test_a_number_out_of_range_is_wrong_use(aggregate: Aggregate, option: list[str]) -> None:
     answer = aggregate.table(arms(**VALUES), "--baseline", "base", *option)
     assert (answer.status, answer.out) == (2, "")
@@ -203,7 +201,6 @@ def test_a_report_that_cannot_be_written_is_said_beside_the_table(aggregate: Agg
     assert answer.err.startswith("ftx: taken: the report could not be written")
 
 
-@pytest.mark.xfail(strict=True, reason="--study is ignored")
 def test_study_and_runs_together_are_wrong_use(aggregate: Aggregate, tmp_path: Path) -> None:
     Folder(tmp_path, seeds=1).write()
     assert aggregate("--study", "mine", "--runs", "outputs").status == 2
@@ -259,14 +256,12 @@ def test_latex_rows_have_as_many_cells_as_columns(aggregate: Aggregate) -> None:
     assert text.count(r"\begin") == text.count(r"\end")
 
 
-@pytest.mark.xfail(strict=True, reason="the % of 95% is not escaped")
 def test_latex_has_balanced_braces_outside_of_comments(aggregate: Aggregate) -> None:
     lines = [re.sub(r"(?<!\\)%.*", "", line) for line in shown(aggregate, "latex").splitlines()]
     text = re.sub(r"\\[{}]", "", "\n".join(lines))
     assert text.count("{") == text.count("}")
 
 
-@pytest.mark.xfail(strict=True, reason="an empty line, and the heading again")
 def test_several_studies_as_csv_are_one_table(aggregate: Aggregate, tmp_path: Path) -> None:
     folder = Folder(tmp_path).write()
     folder.write(study="second")
@@ -276,7 +271,6 @@ def test_several_studies_as_csv_are_one_table(aggregate: Aggregate, tmp_path: Pa
     assert rows.count(rows[0]) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="80 columns, words broken into letters")
 def test_the_terminal_table_is_readable_where_it_is_piped(aggregate: Aggregate) -> None:
     text = shown(aggregate, "terminal")
     assert "y, higher is better" in text

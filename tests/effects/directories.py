@@ -4,11 +4,12 @@ import copy
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from ftx.config.keys import flat
+from ftx.record.atomic import write_json
 from ftx.record.layout import RunDir, StudyDir
 from ftx.record.run_record import RunRecord
 from ftx.record.study_record import StudyRecord, TrialRecord
@@ -209,8 +210,8 @@ class Folder:
         }
 
     def write_run(self, name: str, record: RunRecord) -> Path:
-        """Write one run directory."""
+        """Write one run directory, also with a record that ftx itself would refuse to write."""
         run = RunDir(self.path / "outputs" / name)
         run.path.mkdir(exist_ok=True)
-        record.write(run)
+        write_json(run.record, asdict(record))
         return run.path

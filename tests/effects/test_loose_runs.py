@@ -87,7 +87,6 @@ def test_runs_of_another_metric_are_left_out(aggregate: Aggregate) -> None:
     assert answer.problems("other_metric")
 
 
-@pytest.mark.xfail(strict=True, reason="said, but averaged")
 def test_runs_measured_on_other_rows_are_not_averaged(aggregate: Aggregate) -> None:
     records = two_arms({"lora.rank": 16}, {"lora.rank": 8})
     others = {"content": {split: {"any_order": "others"} for split in ("train", "validation", "test")}}
@@ -98,7 +97,6 @@ def test_runs_measured_on_other_rows_are_not_averaged(aggregate: Aggregate) -> N
     assert 99.0 not in answer.rows()[16]["values"]
 
 
-@pytest.mark.xfail(strict=True, reason="only the newest run's keys are looked at")
 def test_a_key_that_only_the_older_runs_have_is_a_factor_too(aggregate: Aggregate) -> None:
     write(two_arms({"custom.beta": 0.1}, {}))
     assert set(ask(aggregate).rows()) == {0.1, None}
@@ -109,14 +107,12 @@ def test_a_key_that_only_the_newer_runs_have_is_a_factor(aggregate: Aggregate) -
     assert set(ask(aggregate).rows()) == {0.1, None}
 
 
-@pytest.mark.xfail(strict=True, reason="the newest counts")
 def test_a_newer_failure_does_not_take_the_place_of_a_finished_run(aggregate: Aggregate) -> None:
     failed = run_record(90, {"lora.rank": 8}, 0, None, status="failed", error="x")
     write([*two_arms({"lora.rank": 16}, {"lora.rank": 8}), failed])
     assert ask(aggregate).rows()[8]["n_ok"] == 3
 
 
-@pytest.mark.xfail(strict=True, reason="taken for repeated runs")
 def test_runs_that_differ_in_data_seed_are_replicates(aggregate: Aggregate) -> None:
     records = [run_record(n, {"lora.rank": 16, "data_seed": n}, 0, value) for n, value in enumerate(BASE)]
     records += [run_record(9 + n, {"lora.rank": 8, "data_seed": n}, 0, value) for n, value in enumerate(OTHER)]
@@ -124,13 +120,11 @@ def test_runs_that_differ_in_data_seed_are_replicates(aggregate: Aggregate) -> N
     assert [row["n_ok"] for row in ask(aggregate).data["effects"]] == [3, 4]
 
 
-@pytest.mark.xfail(strict=True, reason="paths are compared as text")
 def test_the_root_may_be_spelled_otherwise(aggregate: Aggregate, tmp_path: Path) -> None:
     Folder(tmp_path).write()
     assert aggregate("--runs", str(tmp_path / "outputs")).status == 1
 
 
-@pytest.mark.xfail(strict=True, reason="a traceback")
 def test_a_run_without_a_configuration_is_left_out(aggregate: Aggregate) -> None:
     records = two_arms({"lora.rank": 16}, {"lora.rank": 8})
     write([*records, replace(run_record(70, {}, 0, 0.1), config={})])

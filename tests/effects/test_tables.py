@@ -295,7 +295,7 @@ def test_a_bom_and_spaces_in_names_do_not_matter(aggregate: Aggregate) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        pytest.param("arm,seed,y\n", "no rows", marks=pytest.mark.xfail(strict=True, reason="a traceback")),
+        pytest.param("arm,seed,y\n", "no rows"),
         ("", "cannot be read"),
         ("a,seed,y\nx,0,1\n", "no column 'arm'"),
         ("arm,seed\nx,0\n", "no column 'y'"),
@@ -339,7 +339,6 @@ def test_a_file_of_another_kind_is_refused_in_words(aggregate: Aggregate, name: 
         ("date.parquet", [pd.Timestamp("2026-01-01"), pd.Timestamp("2026-01-02")]),
     ],
 )
-@pytest.mark.xfail(strict=True, reason="such a level ends in a traceback")
 def test_odd_levels_are_levels(aggregate: Aggregate, name: str, cells: list[Any]) -> None:
     runs = [{"arm": cell, "seed": s, "y": 0.6 + n / 9 + (s + n) % 2} for n, cell in enumerate(cells) for s in range(3)]
     if name.endswith("parquet"):
@@ -352,26 +351,22 @@ def test_odd_levels_are_levels(aggregate: Aggregate, name: str, cells: list[Any]
 
 
 @pytest.mark.parametrize("baseline", ["nosuch=8", "8"])
-@pytest.mark.xfail(strict=True, reason="it is ignored")
 def test_a_baseline_that_names_no_factor_of_several_is_refused(aggregate: Aggregate, baseline: str) -> None:
     answer = aggregate.table(CROSSED, "--baseline", baseline, factors="rank lr")
     assert (answer.status, answer.out) == (2, "")
 
 
-@pytest.mark.xfail(strict=True, reason="read as an empty cell, found only as None")
 def test_a_level_called_null_can_be_the_baseline(aggregate: Aggregate) -> None:
     text = arms(null=BALANCED["base"], x=BALANCED["r8"])
     assert aggregate.table(text, "--baseline", "null").status == 0
 
 
-@pytest.mark.xfail(strict=True, reason="a column of text counts as failed runs, unsaid")
 def test_a_metric_that_is_no_number_is_said(aggregate: Aggregate) -> None:
     text = arms(**BALANCED | {"r8": ('"0,609"', "abc", "0.601")})
     answer = aggregate.table(text, "--baseline", "base")
     assert "0,609" in answer.out + answer.err
 
 
-@pytest.mark.xfail(strict=True, reason="the row's place is taken for a seed")
 def test_without_replicates_there_is_no_block(aggregate: Aggregate) -> None:
     Path("r.csv").write_text(CROSSED)
     words = ["--factor", "rank", "--factor", "lr", "--metric", "y", "--direction", "max", "--baseline", "rank=8"]
@@ -382,7 +377,6 @@ def test_without_replicates_there_is_no_block(aggregate: Aggregate) -> None:
     assert means == pytest.approx({"8": 0.626431, "16": 0.631314, "32": 0.63602}, abs=1e-6)
 
 
-@pytest.mark.xfail(strict=True, reason="the row's place is taken for a seed")
 def test_without_replicates_no_run_is_made_up(aggregate: Aggregate) -> None:
     Path("r.csv").write_text(arms(**BALANCED))
     words = ["--factor", "arm", "--metric", "y", "--direction", "max", "--baseline", "base", "--format", "json"]

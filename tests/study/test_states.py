@@ -243,7 +243,7 @@ def test_a_run_on_another_host_lives_while_it_writes(tmp_path: Path, age: float,
 def test_the_ledger_hands_out_runs_newest_first_and_names_what_it_cannot_read(tmp_path: Path) -> None:
     for name, date in (("a", "2026-01-31T12:00:00Z"), ("b", "2026-02-01T12:00:00Z"), ("c", "2025-12-31T12:00:00Z")):
         (tmp_path / name).mkdir()
-        record(date=date).write(RunDir(tmp_path / name))
+        record(date=date, run_id=f"20260131T120000Z-00000{name}").write(RunDir(tmp_path / name))
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "run.json").write_text(json.dumps({"schema_version": 1}))

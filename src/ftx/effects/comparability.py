@@ -100,7 +100,8 @@ def _differences(aspect: Aspect, runs: Sequence[tuple[str, RunRecord]], keys: Se
     ]
     named = tuple(run for _, run, _ in other)
     detail = f"{aspect.name} differ{'' if aspect.name.endswith('s') else 's'}: {_described(values, usual)}"
-    if _follows(aspect, values, keys):
+    stopped = aspect.follows and all(record.stop_reason for _, record in runs if aspect.value(record) != usual)
+    if stopped or _follows(aspect, values, keys):
         return [Problem("follows", f"follows from the factor: {detail}", named)]
     return [Problem("differs", detail, named)]
 
@@ -126,9 +127,17 @@ def _described(values: Sequence[tuple[str, Hashable]], usual: Hashable) -> str:
     parts: dict[str, None] = {}
     for arm, value in values:
         if value != usual:
-            parts[f"{arm} {value}" if _readable(value) else arm] = None
-    rest = f" (baseline {usual})" if _readable(usual) else ""
+            parts[f"{arm}: {value}" if _readable(value) else f"{arm}{_which(value, usual)}"] = None
+    rest = f" ({BASELINE}: {usual})" if _readable(usual) else ""
     return ", ".join(parts) + rest
+
+
+def _which(value: Hashable, usual: Hashable) -> str:
+    """Of two sets of versions, the packages that differ: `(torch 2.12)`."""
+    if not (isinstance(value, tuple) and isinstance(usual, tuple)):
+        return ""
+    pairs = [each for each in value if isinstance(each, tuple) and len(each) == 2 and each not in usual]
+    return f" ({', '.join(f'{name} {version}' for name, version in pairs)})" if pairs else ""
 
 
 def _readable(value: Any) -> bool:

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ftx.config.keys import flat
 from ftx.effects.comparability import comparability
 from ftx.effects.from_study import observation_of
-from ftx.effects.observations import FactorLevels, Metric, Observations, Problem, frozen
+from ftx.effects.observations import FactorLevels, Metric, Observation, Observations, Problem, frozen
 from ftx.errors import FtxError
 from ftx.record.ledger import FoundRun
 
@@ -24,8 +25,10 @@ def observations_of_runs(runs: Sequence[FoundRun], root: Path, now: float) -> Ob
     Raises:
         FtxError: runs of different metrics, or fewer than two.
     """
+    without = tuple(str(found.run.path) for found in runs if "metric" not in found.record.config)
+    runs = [found for found in runs if "metric" in found.record.config]
     if len(runs) < 2:
-        raise FtxError(f"{root}: {len(runs)} runs, and a comparison needs two")
+        raise FtxError(f"{root}: {len(runs)} runs that no study claims, and a comparison needs two")
     metrics = Counter(
         (found.record.config["metric"]["name"], found.record.config["metric"]["direction"]) for found in runs
     )
@@ -33,18 +36,27 @@ def observations_of_runs(runs: Sequence[FoundRun], root: Path, now: float) -> Ob
     mine = [found for found in runs if found.record.config["metric"]["name"] == name]
     metric = Metric(name, direction)
     settings = [_settings(found) for found in mine]
-    varying = [key for key in settings[0] if len({str(each.get(key)) for each in settings}) > 1]
+    keys_of_all = dict.fromkeys(key for each in settings for key in each)
+    varying = [key for key in keys_of_all if len({str(each.get(key)) for each in settings}) > 1]
     factors, keys = _factors(varying, settings)
-    rows, twins, seen = [], [], set[tuple[Any, ...]]()
-    for found, each in zip(mine, settings, strict=True):
+    problems, elsewhere = comparability([("run", found.record) for found in mine], keys)
+    chosen: dict[tuple[Any, ...], Observation] = {}
+    twins = []
+    # Finished ones first: a run that was tried again counts as what came of it.
+    order = sorted(zip(mine, settings, strict=True), key=lambda pair: pair[0].record.status != "finished")
+    for found, each in order:
         levels = {factor.name: frozen(each.get(factor.name)) for factor in factors}
-        identity = (*levels.values(), found.record.seed)
-        if identity in seen:
+        replicate = _replicate(found)
+        identity = (*levels.values(), replicate)
+        if identity in chosen:
             twins.append(str(found.run.path))
             continue
-        seen.add(identity)
-        rows.append(observation_of(found, levels, found.record.seed, metric, now))
-    problems, _ = comparability([("run", found.record) for found in mine], keys)
+        row = observation_of(found, levels, replicate, metric, now)
+        measured = found.record.run_id not in elsewhere
+        chosen[identity] = row if measured else replace(row, status="missing", value=None)
+    rows = list(chosen.values())
+    if without:
+        problems.append(Problem("damaged", f"{len(without)} runs have no configuration in their record", without))
     if twins:
         problems.append(
             Problem("repeated", f"{len(twins)} runs repeat another of the same settings and seed", tuple(twins))
@@ -63,6 +75,12 @@ def observations_of_runs(runs: Sequence[FoundRun], root: Path, now: float) -> Ob
         problems=tuple(problems),
         crossed=False,
     )
+
+
+def _replicate(found: FoundRun) -> Hashable:
+    """The seed, and the seed of the rows' order where it does not follow."""
+    seed, order = found.record.seed, found.record.config.get("data_seed")
+    return seed if order in (None, seed) else f"{seed}/{order}"
 
 
 def _settings(found: FoundRun) -> dict[str, Any]:

@@ -2,13 +2,17 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from ftx.config.keys import flat
 from ftx.effects.comparability import comparability
 from ftx.effects.observations import COSTS, FactorLevels, Metric, Observation, Observations, Problem, frozen
 from ftx.record.ledger import FoundRun, Ledger
 from ftx.record.run_record import RunRecord
 from ftx.record.study_record import StudyRecord, TrialRecord
+
+SHOWN = 10
 
 
 def observations_of_study(study: StudyRecord, ledger: Ledger, now: float) -> Observations:
@@ -21,7 +25,7 @@ def observations_of_study(study: StudyRecord, ledger: Ledger, now: float) -> Obs
     """
     factors = tuple(_factor(found) for found in study.factors)
     metric = Metric(study.metric["name"], study.metric["direction"])
-    by_path = {str(found.run.path): found for found in ledger}
+    by_path = {str(found.run.path.resolve()): found for found in ledger}
     by_fingerprint = ledger.by_fingerprint()
     chosen = [_run_of(trial, by_path, by_fingerprint) for trial in study.trials]
     rows = [_observation(trial, found, factors, metric, now) for trial, found in zip(study.trials, chosen, strict=True)]
@@ -53,10 +57,10 @@ def run_id(found: FoundRun | None) -> str | None:
 def _run_of(
     trial: TrialRecord, by_path: Mapping[str, FoundRun], by_fingerprint: Mapping[str, Sequence[FoundRun]]
 ) -> FoundRun | None:
-    named = by_path.get(trial.run or "")
+    named = by_path.get(str(Path(trial.run).resolve())) if trial.run else None
     if named is not None and named.record.status == "finished":
         return named
-    same = by_fingerprint.get(trial.fingerprint["train"], ())
+    same = [found for found in by_fingerprint.get(trial.fingerprint["train"], ()) if _is_of(found, trial)]
     finished = [
         found
         for found in same
@@ -64,6 +68,12 @@ def _run_of(
         and found.record.fingerprint["evaluation"] == trial.fingerprint["evaluation"]
     ]
     return finished[0] if finished else named or (same[0] if same else None)
+
+
+def _is_of(found: FoundRun, trial: TrialRecord) -> bool:
+    """Whether a run agrees with the trial in what the fingerprint leaves out, such as the micro batch size."""
+    settings = flat(found.record.config, whole=("custom",))
+    return all(settings.get(key) == value for key, value in trial.unhashed.items())
 
 
 def _factor(found: Mapping[str, Any]) -> FactorLevels:
@@ -118,35 +128,42 @@ def _secondary(record: RunRecord) -> dict[str, float | None]:
 
 
 def left_out_runs(ledger: Ledger, used: Sequence[FoundRun | None]) -> list[Problem]:
-    """Every folder that was found and is not in the table, by reason; found = used + these."""
+    """Every folder that was found and gave no value, by reason; found = used + these."""
     mine = {found.record.run_id: found for found in used if found is not None}
     kinds: dict[str, list[str]] = {}
+    reasons: dict[str, str] = {}
     for each in ledger.left_out:
-        kinds.setdefault(each.kind, []).append(
-            f"{each.path} ({each.reason})" if each.kind != "foreign" else str(each.path)
-        )
+        kinds.setdefault(each.kind, []).append(str(each.path))
+        if each.kind != "foreign":
+            reasons[str(each.path)] = f"{each.path} ({each.reason})"
     fingerprints = {found.record.fingerprint["train"] for found in mine.values()}
     for found in ledger:
-        if found.record.run_id not in mine:
+        status = found.record.status
+        if found.record.run_id in mine:
+            if status == "finished":
+                continue
+            kind = status
+        else:
             again = found.record.fingerprint["train"] in fingerprints
-            kind = f"repeated, {found.record.status}" if again else "of no trial of this study"
-            kinds.setdefault(kind, []).append(str(found.run.path))
+            kind = f"repeated, {status}" if again else "of no trial of this study"
+        kinds.setdefault(kind, []).append(str(found.run.path))
     if not kinds:
         return []
-    total = len(mine) + sum(map(len, kinds.values()))
+    left = sum(map(len, kinds.values()))
+    finished = sum(found.record.status == "finished" for found in mine.values())
     counted = ", ".join(f"{len(paths)} {kind}" for kind, paths in kinds.items())
-    summary = Problem("left_out", f"{total} run folders found, {len(mine)} used, left out: {counted}")
+    summary = Problem("left_out", f"{finished + left} run folders found, {finished} used, left out: {counted}")
     return [
         summary,
-        *(Problem(f"left_out: {kind}", _first(paths), tuple(paths)) for kind, paths in kinds.items() if kind in NAMED),
+        *(
+            Problem(f"left_out: {kind}", _first([reasons.get(path, path) for path in paths]), tuple(paths))
+            for kind, paths in kinds.items()
+        ),
     ]
 
 
-NAMED = ("damaged", "copied")
-
-
 def _first(paths: Sequence[str]) -> str:
-    return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+    return ", ".join(paths[:SHOWN]) + (f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else "")
 
 
 def _other_metric(used: Sequence[tuple[str, RunRecord]], metric: Metric) -> list[Problem]:

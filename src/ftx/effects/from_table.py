@@ -1,17 +1,17 @@
 """Observations of a tidy table from elsewhere: a row a run, a column a factor, replicate or metric."""
 
 import json
-import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ftx.effects.observations import FactorLevels, Metric, Observation, Observations, as_number, same_level
-from ftx.errors import DataError
+from ftx.effects.observations import FactorLevels, Metric, Observation, Observations, as_number, frozen, same_level
+from ftx.errors import ConfigError, DataError
 
 KINDS = (".csv", ".json", ".jsonl", ".parquet")
+EMPTY = ("null", "None", "")
 OK_WORDS = ("ok", "finished", "success", "succeeded", "completed", "done")
 MISSING_WORDS = ("missing", "killed", "interrupted", "running", "pending", "not_started")
 
@@ -39,6 +39,7 @@ def observations_of_table(
         design: ofat, factorial, or auto: ofat if every row differs from the baseline in at most one factor.
 
     Raises:
+        ConfigError: a baseline of no factor.
         DataError: a file that cannot be read, a column or level that is not there, or one run twice.
     """
     frame = read_table(path)
@@ -46,13 +47,15 @@ def observations_of_table(
     absent = [name for name in wanted if name not in frame]
     if absent:
         raise DataError(f"{path}: no column {absent[0]!r}; it has {', '.join(map(str, frame))}")
+    if not len(frame):
+        raise DataError(f"{path}: no rows")
+    _refuse_unknown_baselines(columns.factors, baselines)
     records = {name: [_plain(value) for value in frame[name]] for name in wanted}
+    _refuse_words_as_numbers(records[columns.metric], columns.metric, path)
     factors = tuple(
         _factor(name, records[name], _baseline_of(name, columns.factors, baselines), path) for name in columns.factors
     )
     rows = tuple(_row(records, columns, factors, place) for place in range(len(frame)))
-    if not rows:
-        raise DataError(f"{path}: no rows")
     _refuse_twice(rows, factors, path)
     found = Observations(
         name=path.name,
@@ -66,7 +69,13 @@ def observations_of_table(
         raise DataError(f"{path}: --design ofat, but some rows differ from the baseline in several factors")
     chosen = ("factorial" if several else "ofat") if design == "auto" else design
     return Observations(
-        name=found.name, design=chosen, metric=found.metric, factors=factors, rows=rows, crossed=chosen == "ofat"
+        name=found.name,
+        design=chosen,
+        metric=found.metric,
+        factors=factors,
+        rows=rows,
+        crossed=chosen == "ofat" and columns.replicate is not None,
+        blocked=columns.replicate is not None,
     )
 
 
@@ -92,11 +101,26 @@ def read_table(path: Path) -> Any:
 
 def _plain(value: Any) -> Any:
     """A cell as plain Python; an empty one is None."""
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, list):
-        return str(value)
-    return None if value is None or (isinstance(value, float) and math.isnan(value)) else value
+    level = frozen(value.item() if getattr(value, "size", None) == 1 and hasattr(value, "item") else value)
+    return None if (level == "nan" and isinstance(value, float)) or str(value) in ("NaT", "<NA>") else level
+
+
+def _refuse_unknown_baselines(factors: Sequence[str], baselines: Sequence[str]) -> None:
+    for baseline in baselines:
+        factor, equals, _ = baseline.partition("=")
+        if len(factors) > 1 and not (equals and factor in factors):
+            raise ConfigError(
+                [f"--baseline {baseline}: of several factors say which, FACTOR=LEVEL with one of {', '.join(factors)}"]
+            )
+
+
+def _refuse_words_as_numbers(cells: Sequence[Any], metric: str, path: Path) -> None:
+    for place, cell in enumerate(cells):
+        empty = cell is None or str(cell).strip().lower() in ("", "nan", "inf", "-inf", "infinity", "-infinity")
+        if not empty and as_number(cell) is None:
+            raise DataError(
+                f"{path}: row {place + 1}: {metric} is {cell!r}, expected a number, or nothing for a failed run"
+            )
 
 
 def _row(records: dict[str, list[Any]], columns: Columns, factors: Sequence[FactorLevels], place: int) -> Observation:
@@ -120,8 +144,7 @@ def _status(word: Any, value: float | None) -> str:
 
 
 def _number(cell: Any) -> float | None:
-    number = as_number(cell)
-    return number if number is not None and math.isfinite(number) else None
+    return as_number(cell)
 
 
 def _factor(name: str, cells: Sequence[Any], baseline: str | None, path: Path) -> FactorLevels:
@@ -132,7 +155,7 @@ def _factor(name: str, cells: Sequence[Any], baseline: str | None, path: Path) -
     if baseline is None:
         common = Counter(str(_canonical(cell, levels)) for cell in cells).most_common(1)[0][0]
         return FactorLevels(name, tuple(levels), next(level for level in levels if str(level) == common))
-    found = [level for level in levels if same_level(level, baseline)]
+    found = [level for level in levels if same_level(level, None if baseline in EMPTY else baseline)]
     if not found:
         raise DataError(f"{path}: --baseline {baseline} is no level of {name}; it has {', '.join(map(str, levels))}")
     return FactorLevels(name, tuple(levels), found[0])

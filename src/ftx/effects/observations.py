@@ -1,5 +1,6 @@
 """One row a planned run, whatever it comes from: a study, loose run directories, or a table from elsewhere."""
 
+import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -73,6 +74,8 @@ class Observations:
     """How often replicates were added, and so the table looked at."""
     crossed: bool = True
     """Whether every arm was planned with every replicate that occurs."""
+    blocked: bool = True
+    """Whether the replicates are the same seeds in every arm, so that they can be blocks."""
 
     def arm(self, row: Observation) -> tuple[tuple[str, Hashable], ...]:
         """The factors in which a run differs from the baseline, with their levels; empty for the baseline."""
@@ -93,23 +96,30 @@ def same_level(one: Any, other: Any) -> bool:
     numbers = (as_number(one), as_number(other))
     if None not in numbers:
         return numbers[0] == numbers[1]
-    return str(one) == str(other)
+    return (one is None) == (other is None) and str(one) == str(other)
 
 
 def as_number(level: Any) -> float | None:
-    """A level as a number, if it reads as one; a truth value does not."""
+    """A level as a finite number, if it reads as one; a truth value does not."""
     if isinstance(level, bool) or level is None:
         return None
     try:
-        return float(level)
+        number = float(level)
     except (TypeError, ValueError):
         return None
+    return number if math.isfinite(number) else None
 
 
 def frozen(level: Any) -> Hashable:
-    """A level that can be a key: lists and mappings as they are typed."""
-    if isinstance(level, list):
+    """A level that can be a key and stand in JSON: lists, mappings and dates as they are typed."""
+    if hasattr(level, "tolist"):
+        level = level.tolist()
+    if isinstance(level, (list, tuple)):
         return f"[{','.join(map(str, level))}]"
     if isinstance(level, Mapping):
         return ", ".join(f"{key}={value}" for key, value in level.items())
-    return level if isinstance(level, Hashable) else str(level)
+    if hasattr(level, "isoformat"):
+        return str(level.isoformat())
+    if isinstance(level, float) and not math.isfinite(level):
+        return str(level)
+    return level if isinstance(level, (str, int, float, bool)) or level is None else str(level)

@@ -91,7 +91,7 @@ class StudyEffects:
 
 def effects_of(observations: Observations, options: Options) -> StudyEffects:
     """Compute the table. AnalysisError where nothing can be computed."""
-    if observations.design == "factorial":
+    if observations.design == "factorial" or not observations.blocked:
         return _factorial(observations, options)
     return _one_at_a_time(observations, options)
 
@@ -128,6 +128,10 @@ def _one_at_a_time(observations: Observations, options: Options) -> StudyEffects
                 mine = [row for row, its in zip(observations.rows, arms, strict=True) if its == arm]
                 rows.append(_row_of_arm(factor, level, by_arm[arm], mine, observations))
     problems = [Problem(each.kind, each.detail, tuple(map(str, each.arms))) for each in found.findings]
+    several = sorted({_label(each) for row in observations.rows if len(each := observations.arm(row)) > 1})
+    if several:
+        detail = f"in the model but in no row, because they differ in several factors: {', '.join(several)}"
+        problems.append(Problem("several_factors", detail, tuple(several)))
     return StudyEffects(
         observations=observations,
         options=options,
@@ -183,7 +187,7 @@ def _factorial(observations: Observations, options: Options) -> StudyEffects:
     found = analyse_factorial(
         {factor.name: [row.levels[factor.name] for row, _ in ok] for factor in observations.factors},
         [value for _, value in ok],
-        seeds=replicates if len(set(replicates)) > 1 else None,
+        seeds=replicates if observations.blocked and len(set(replicates)) > 1 else None,
         references={
             name: level for name, level in references.items() if any(row.levels[name] == level for row, _ in ok)
         },
@@ -244,9 +248,7 @@ def _factorial_row(
         n_failed=outcomes.count("failed"),
         baseline_planned=len(base_runs),
         baseline_failed=sum(outcome(row.status, row.value) == "failed" for row in base_runs),
-        shared_seeds=len(
-            {row.replicate for row in runs if _ok(row)} & {row.replicate for row in base_runs if _ok(row)}
-        ),
+        shared_seeds=_shared(runs, base_runs, observations.blocked),
         ci_low=None if effect is None or effect.inference is None else effect.inference.ci_low,
         ci_high=None if effect is None or effect.inference is None else effect.inference.ci_high,
         margin=options.margin,
@@ -293,6 +295,12 @@ def _factorial_row(
     )
 
 
+def _shared(runs: Sequence[Observation], base: Sequence[Observation], blocked: bool) -> int:
+    """Finished seeds that both have; without seeds, the finished runs of the one that has fewer."""
+    mine, theirs = ([row.replicate for row in rows if _ok(row)] for rows in (runs, base))
+    return len(set(mine) & set(theirs)) if blocked else min(len(mine), len(theirs))
+
+
 def _ok(row: Observation) -> bool:
     return outcome(row.status, row.value) == "ok"
 
@@ -331,8 +339,13 @@ def _looks(observations: Observations, options: Options) -> list[Problem]:
 def _label(arm: Hashable) -> str:
     """An arm as people call it; arms are tuples of factor and level."""
     if isinstance(arm, tuple):
-        return " ".join(f"{factor}={shown(level)}" for factor, level in arm) or BASELINE
+        return " ".join(f"{factor}={_apart(level)}" for factor, level in arm) or BASELINE
     return str(arm)
+
+
+def _apart(level: Hashable) -> str:
+    """A level, so that a text that reads like something else is told from it."""
+    return f"'{level}'" if level in ("null", "true", "false") else shown(level)
 
 
 def _simple_in_words(found: SimpleEffects) -> str:

@@ -61,8 +61,8 @@ class Ledger:
     def scan(cls, root: Path | str) -> Self:
         """Read every run.json one level below `root`.
 
-        A folder without one is foreign; of folders with the same run id, the one with the shortest name is the run
-        and the others are copies.
+        A folder without one is foreign; of folders with the same run id, the one whose record was written first is
+        the run and the others are copies.
         """
         ledger = cls()
         root = Path(root)
@@ -109,11 +109,16 @@ class Ledger:
 
     def _set_copies_apart(self) -> None:
         originals: dict[str, FoundRun] = {}
-        for found in sorted(self.runs, key=lambda found: (len(found.run.path.name), str(found.run.path))):
+        for found in sorted(self.runs, key=_age):
             original = originals.setdefault(found.record.run_id, found)
             if original is not found:
                 self.left_out.append(LeftOut(found.run.path, "copied", f"a copy of {original.run.path}"))
         self.runs = sorted(originals.values(), key=lambda found: found.record.date, reverse=True)
+
+
+def _age(found: FoundRun) -> tuple[float, int, str]:
+    # Not the time of the content, which a copy may keep.
+    return found.run.record.stat().st_ctime, len(found.run.path.name), str(found.run.path)
 
 
 def _as_row(found: FoundRun) -> dict[str, Any]:

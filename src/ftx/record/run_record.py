@@ -1,6 +1,6 @@
 """run.json: everything that says what produced a run's numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,6 +48,14 @@ DECLARED = {
 }
 """Keys that each of these objects always has, null when unknown; more keys may stand beside them."""
 
+_PROCESS = {"host", "boot_id", "pid", "started"}
+_NUMBERS_INSIDE = {"losses": LOSSES, "cost": COST, "result": ("value", "validation_value")}
+_TEXTS_INSIDE = {
+    "fingerprint": FINGERPRINT,
+    "dataset": ("path", "sha256", "template_sha256"),
+    "hardware": ("accelerator", "device_name"),
+    "result": ("metric", "direction", "split"),
+}
 _NUMBERS = ("losses", "scores", "result", "cost")  # where the strings "NaN" and "Infinity" are numbers
 _OBJECTS = ("result", "code", "fingerprint", "cost", "config")
 _OBJECTS_OR_NULL = ("made_by", "process")
@@ -152,7 +160,42 @@ def record_problems(values: Mapping[str, Any]) -> list[str]:
     problems = [unknown_field(name, RECORD_FIELDS) for name in values if name not in RECORD_FIELDS]
     for name in RECORD_FIELDS:
         problems += _field_problems(name, values[name]) if name in values else [f"{name}: missing"]
-    return problems
+    return problems or list(_kind_problems(values))
+
+
+def _kind_problems(values: Mapping[str, Any]) -> Iterator[str]:
+    """Values of the wrong kind where readers count on one: numbers, texts and objects inside of the objects."""
+    numbers = {f"{where}.{name}": values[where][name] for where, names in _NUMBERS_INSIDE.items() for name in names}
+    texts = {f"{where}.{name}": values[where].get(name) for where, names in _TEXTS_INSIDE.items() for name in names}
+    texts |= {f"versions.{name}": version for name, version in values["versions"].items()}
+    content, code = values["dataset"].get("content"), values["code"]
+    perhaps = {"dataset.content": content, **{f"code.{name}": found for name, found in code.items()}}
+    objects = {
+        **{f"dataset.content.{split}": found for split, found in _items(content)},
+        **{f"scores.{split}": found for split, found in values["scores"].items()},
+        **{f"config.{name}": values["config"].get(name, {}) for name in ("metric", "score")},
+    }
+    yield from _not(numbers, is_number, "a number or null", null=True)
+    yield from _not(texts, lambda value: isinstance(value, str), "a text or null", null=True)
+    yield from _not(perhaps, lambda value: isinstance(value, dict), "an object or null", null=True)
+    yield from _not(objects, lambda value: isinstance(value, dict), "an object", null=False)
+    if values["process"] is not None and not set(values["process"]) >= _PROCESS:
+        yield f"process: expected {', '.join(sorted(_PROCESS))}"
+
+
+def _not(values: Mapping[str, Any], right: Callable[[Any], bool], expected: str, *, null: bool) -> Iterator[str]:
+    for name, value in values.items():
+        if not right(value) and not (null and value is None):
+            yield f"{name}: expected {expected}, got {value!r:.60}"
+
+
+def is_number(value: Any) -> bool:
+    """Whether JSON's value is a number here, "NaN" and "Infinity" among them."""
+    return (isinstance(value, (int, float)) and not isinstance(value, bool)) or isinstance(restored(value), float)
+
+
+def _items(value: Any) -> list[tuple[str, Any]]:
+    return list(value.items()) if isinstance(value, dict) else []
 
 
 def _field_problems(name: str, value: Any) -> list[str]:

@@ -4,7 +4,7 @@ A run's role (arm, factor, level, baseline, replicate) stands here and nowhere e
 several studies.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
@@ -14,6 +14,9 @@ from ftx.record.atomic import read_json, write_json
 from ftx.record.layout import StudyDir
 
 SCHEMA_VERSION = 1
+DESIGNS = ("ofat", "factorial")
+DIRECTIONS = ("min", "max")
+_FACTOR = {"name", "keys", "levels", "baseline", "baseline_level"}
 STATES = ("done", "running", "failed", "missing")
 
 
@@ -90,9 +93,31 @@ class StudyRecord:
         if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
             raise RecordError(f"{path}: schema_version {version!r}, this ftx reads up to {SCHEMA_VERSION}")
         _refuse_other_fields(cls, values, path)
+        problems = list(_study_problems(values))
+        if problems:
+            raise RecordError("\n".join(f"{path}: {problem}" for problem in problems))
         for trial in values["trials"]:
             _refuse_other_fields(TrialRecord, trial, path)
+            if not isinstance(trial["fingerprint"], dict) or set(trial["fingerprint"]) != {"train", "evaluation"}:
+                raise RecordError(f"{path}: trials: a fingerprint has train and evaluation")
         return cls(**values | {"trials": [TrialRecord(**trial) for trial in values["trials"]]})
+
+
+def _study_problems(values: Mapping[str, Any]) -> Iterator[str]:
+    """What keeps the values from being a study, before they are used."""
+    metric, factors = values["metric"], values["factors"]
+    if values["design"] not in DESIGNS:
+        yield f"design: expected one of {', '.join(DESIGNS)}, got {values['design']!r}"
+    if not isinstance(metric, dict) or not isinstance(metric.get("name"), str):
+        yield "metric: expected an object with a name"
+    elif metric.get("direction") not in DIRECTIONS:
+        yield f"metric.direction: expected one of {', '.join(DIRECTIONS)}, got {metric.get('direction')!r}"
+    whole = isinstance(factors, list) and all(isinstance(each, dict) for each in factors)
+    if not whole or not all(set(each) >= _FACTOR and isinstance(each["levels"], list) for each in factors):
+        yield f"factors: expected a list of objects with {', '.join(sorted(_FACTOR))}"
+    for name in ("trials", "launches"):
+        if not isinstance(values.get(name), list) or not all(isinstance(each, dict) for each in values[name]):
+            yield f"{name}: expected a list of objects"
 
 
 def _refuse_other_fields(kind: type, values: Mapping[str, Any], path: Path) -> None:

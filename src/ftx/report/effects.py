@@ -35,8 +35,12 @@ def print_effects(found: Sequence[StudyEffects], kind: str, console: Console) ->
         data = [as_json(effects) for effects in found]
         print(dumps(data[0] if len(data) == 1 else data, indent=2))
         return
-    writer = {"csv": effects_csv, "markdown": markdown, "latex": latex}[kind]
-    print("\n".join(writer(effects) for effects in found), end="")
+    if kind == "csv":
+        texts = [effects_csv(effects) for effects in found]
+        rest = (text.partition("\n")[2] for text in texts[1:])  # one heading for all studies
+        print(texts[0], *rest, sep="", end="")
+        return
+    print("\n".join({"markdown": markdown, "latex": latex}[kind](effects) for effects in found), end="")
 
 
 def write_effects(effects: StudyEffects, folder: Path) -> list[Path]:
@@ -193,7 +197,8 @@ def cost_in_words(name: str, value: float | None) -> str:
 def footer(effects: StudyEffects) -> Iterator[str]:
     """How many runs, how intervals were made, and what to know of the noise."""
     observations = effects.observations
-    runs = {row.run for row in observations.rows if row.run} or observations.rows
+    with_run = {row.run for row in observations.rows if row.run}
+    runs = with_run or [row for row in observations.rows if row.status != "missing"]
     comparisons = sum(not row.is_baseline for row in effects.rows)
     family = "all" if effects.options.family == "study" else "within each factor"
     level = effects.options.alpha / effects.options.looks
@@ -226,13 +231,14 @@ def effects_csv(effects: StudyEffects) -> str:
     secondary = effects.observations.secondary_names
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
-        [*names, "values", *COSTS, *(f"{name}_{what}" for name in secondary for what in ("mean", "sd", "n"))]
+        ["study", *names, "values", *COSTS, *(f"{name}_{what}" for name in secondary for what in ("mean", "sd", "n"))]
     )
     for row in effects.rows:
         more = [row.secondary[name][what] for name in secondary for what in ("mean", "sd", "n")]
         values = json.dumps(list(row.values))
         writer.writerow(
             [
+                effects.observations.name,
                 *(_cell(getattr(row, name)) for name in names),
                 values,
                 *(_cell(row.cost[c]) for c in COSTS),
@@ -289,13 +295,15 @@ def latex(effects: StudyEffects) -> str:
     metrics = [observations.metric.name, *observations.secondary_names]
     counts = sorted({row.n_ok for row in effects.rows})
     n = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    level = f"{1 - effects.options.alpha / effects.options.looks:.4g}"
+    level = f"{float(level):.1%}"
     marks = ", ".join(f"{mark} {word}" for word, mark in _MARKS.items())
     lines = [
         "% needs \\usepackage{booktabs}",
         "\\begin{table}",
         "\\centering",
         f"\\caption{{{_tex(observations.name)}: mean and standard deviation over n = {n} runs; {marks} against the "
-        f"baseline in {_tex(metrics[0])} (Dunnett, simultaneous {1 - effects.options.alpha:.0%}).}}",
+        f"baseline in {_tex(metrics[0])} (Dunnett, simultaneous {_tex(level)}).}}",
         f"\\begin{{tabular}}{{ll{'r' * len(metrics)}c}}",
         "\\toprule",
         " & ".join(["factor", "level", *map(_tex, metrics), ""]) + r" \\",
@@ -320,7 +328,11 @@ def _mean_sd(mean: float | None, sd: float | None) -> str:
     return f"${mean:.4g}$" if sd is None else f"${mean:.4g} \\pm {sd:.2g}$"
 
 
+_TEX = str.maketrans(
+    {char: f"\\{char}" for char in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+)
+
+
 def _tex(text: str) -> str:
-    for char in "\\&%$#_{}":
-        text = text.replace(char, {"\\": r"\textbackslash{}"}.get(char, f"\\{char}"))
-    return text
+    return text.translate(_TEX)
