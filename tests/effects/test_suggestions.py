@@ -104,7 +104,15 @@ def test_a_worse_level_is_safe_to_drop(study: StudyRecord) -> None:
     assert [each.kind for each in found] == ["drop"]
     assert found[0].text.startswith("lora.rank=8 is safe to drop: eval_loss is +0.05 against the baseline 16")
     assert "50% less time" in found[0].text
-    assert found[0].command is None
+    axes, _ = parsed(found[0].command)
+    assert axes["lora.rank"] == ("16", "32")
+    assert axes["optim.lr"] == ("1e-4", "2e-4", "5e-4")
+
+
+def test_the_only_level_beside_the_baseline_is_dropped_without_a_command(study: StudyRecord) -> None:
+    study.factors[0] = factor("lora.rank", [(8, "8"), (16, "16")], "16")
+    (found,) = suggestions(judged([({}, BASE), ({"lora.rank": 8}, HIGHER)]), study)
+    assert (found.kind, found.command) == ("drop", None)
 
 
 def test_more_seeds_go_on_after_those_used(study: StudyRecord) -> None:

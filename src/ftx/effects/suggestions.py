@@ -47,8 +47,8 @@ def suggestions(effects: StudyEffects, study: StudyRecord | None = None) -> list
         *_finish(effects, study),
         *_more_seeds(effects, study),
         *_combine(effects, study),
-        *_drop(effects),
-        *_equivalent(effects),
+        *_drop(effects, study),
+        *_equivalent(effects, study),
     ]
 
 
@@ -246,7 +246,24 @@ def _replicate_words(study: StudyRecord) -> list[str]:
     return words if keys == ["seed"] else [*words, f"study.replicates=[{','.join(keys)}]"]
 
 
-def _drop(effects: StudyEffects) -> Iterator[Suggestion]:
+def _without(row: EffectRow, study: StudyRecord | None) -> list[str] | None:
+    """The launch that has this factor, without this level: the same study goes on with the levels that are left.
+
+    None where no level but the baseline would be left, which is a study without the factor, or where several keys
+    move together.
+    """
+    factor = next((each for each in study.factors if each["name"] == row.factor), None) if study else None
+    launch = _launch_of({row.factor}, study) if study else None
+    if factor is None or launch is None or len(factor["keys"]) != 1:
+        return None
+    left = [level for level in factor["levels"] if not _is_level(level["level"], row.level)]
+    if not any(not level["is_baseline"] for level in left):
+        return None
+    (key,) = factor["keys"]
+    return [*(word for word in launch if _key(word) != key), f"{key}={','.join(level['label'] for level in left)}"]
+
+
+def _drop(effects: StudyEffects, study: StudyRecord | None) -> Iterator[Suggestion]:
     """Levels that are worse than the baseline."""
     metric = effects.observations.metric.name
     for row in effects.rows:
@@ -256,6 +273,7 @@ def _drop(effects: StudyEffects) -> Iterator[Suggestion]:
                 f"{row.factor}={shown(row.level)} is safe to drop: {metric} is {row.effect:+.4g} against the "
                 f"baseline {shown(row.baseline)} ({row.ci_low:.4g} to {row.ci_high:.4g}), which is worse"
                 f"{_saving(effects, row)}.",
+                _without(row, study),
             )
 
 
@@ -265,7 +283,7 @@ def _saving(effects: StudyEffects, row: EffectRow) -> str:
     return f", though it needs {cheaper}" if cheaper else ""
 
 
-def _equivalent(effects: StudyEffects) -> Iterator[Suggestion]:
+def _equivalent(effects: StudyEffects, study: StudyRecord | None) -> Iterator[Suggestion]:
     """Levels that do not differ by more than the margin: take the cheaper."""
     for row in effects.rows:
         if not (row.verdict or "").startswith(_EQUIVALENT):
@@ -285,6 +303,7 @@ def _equivalent(effects: StudyEffects) -> Iterator[Suggestion]:
             "equivalent",
             f"{level} and the baseline {shown(row.baseline)} are equivalent: they differ by less than "
             f"{margin if margin is None else format(margin, 'g')}; {advice}.",
+            None if cheaper and not dearer else _without(row, study),
         )
 
 
