@@ -282,9 +282,11 @@ def _template() -> Template:
 
 
 def _inline(svg: str, name: str) -> str:
-    """An SVG file as part of a page: colours that follow the page's, ids of its own, nothing that names a server."""
-    from ftx.report.plots import INK, MUTED, PAPER
+    """An SVG file as part of a page: ids of its own, nothing that names a server.
 
+    Its colours stay as drawn, on paper of its own also on a dark page: not every viewer resolves a page's variables
+    in a picture.
+    """
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\s(?:xmlns(?::\w+)?)="[^"]*"', "", svg)
@@ -292,7 +294,4 @@ def _inline(svg: str, name: str) -> str:
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
     svg = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', svg)
     svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", svg)
-    svg = re.sub(r'<svg\b[^>]*?(viewBox="[^"]*")[^>]*>', rf'<svg \1 role="img" aria-label="{_PLOTS[name][0]}">', svg)
-    for colour, variable in ((INK, "--ink"), (MUTED, "--muted"), (PAPER, "--paper")):
-        svg = svg.replace(colour, f"var({variable})")
-    return svg
+    return re.sub(r'<svg\b[^>]*?(viewBox="[^"]*")[^>]*>', rf'<svg \1 role="img" aria-label="{_PLOTS[name][0]}">', svg)
