@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -103,6 +104,7 @@ def write_plots(
     return written
 
 
+@lru_cache(maxsize=8)  # the file and the report show the same picture
 def svg_of(figure: Figure, name: str) -> str:
     """The figure as SVG, the same text every time."""
     out = io.StringIO()
