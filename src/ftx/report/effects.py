@@ -18,6 +18,7 @@ from ftx.effects.table import EffectRow, StudyEffects
 from ftx.record.strict_json import dumps
 
 FORMATS = ("terminal", "json", "csv", "markdown", "latex")
+_COUNTED = ("left_out: of no trial of this study", "left_out: foreign")  # their number is enough on a terminal
 HEADINGS = ("factor", "level", "n", "mean", "difference", "interval", "p", "verdict", "could find, seeds")
 _MARKS = {"better": "$\\uparrow$", "worse": "$\\downarrow$", "within noise": "$\\approx$", "not enough seeds": "?"}
 
@@ -91,8 +92,7 @@ def _plain(value: Any) -> Any:
 
 def terminal(effects: StudyEffects) -> Iterator[Any]:
     """What is not comparable first, then the table, then how to read it."""
-    for problem in effects.problems:
-        yield f"{problem.kind}: {problem.detail}"
+    yield from (f"{problem.kind}: {problem.detail}" for problem in effects.problems if problem.kind not in _COUNTED)
     yield _table(effects)
     if any(value is not None for row in effects.rows for value in row.cost.values()):
         yield _cost_table(effects)
