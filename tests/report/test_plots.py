@@ -53,7 +53,7 @@ def judged(
             ok = isinstance(result, float)
             rows.append(
                 Observation(
-                    levels=whole,  # type: ignore[arg-type]
+                    levels=whole,  # type: ignore[arg-type]  # a dict of texts is one of levels
                     replicate=seed,
                     status="finished" if ok else str(result),
                     value=result if isinstance(result, float) else None,
@@ -139,8 +139,8 @@ def test_main_effects_have_scales_means_runs_and_crosses(two_factors: StudyEffec
     figure = main_effects_plot(two_factors)
     rank, rate = panel(figure), panel(figure, 1)
     assert (rank.get_xscale(), rate.get_xscale()) == ("log", "log")
-    assert rank.xaxis.get_transform().base == 2  # type: ignore[attr-defined]
-    assert rate.xaxis.get_transform().base == 10  # type: ignore[attr-defined]
+    assert rank.xaxis.get_transform().base == 2  # type: ignore[attr-defined]  # of LogTransform
+    assert rate.xaxis.get_transform().base == 10  # type: ignore[attr-defined]  # of LogTransform
     assert rank.get_ylim() == rate.get_ylim()
     means = {line.get_xdata()[0]: line for line in lines(rank, "mean")}
     assert list(means) == pytest.approx([8, 16, 32])

@@ -32,7 +32,7 @@ def _content(split: str) -> Callable[[RunRecord], Hashable]:
 
 def _diff(record: RunRecord) -> Hashable:
     code = record.code.get("config") or {}
-    return (code.get("commit"), code.get("dirty"), tuple(code.get("untracked") or ()))
+    return (code.get("commit"), code.get("dirty"), code.get("patch_sha256"))
 
 
 def _versions(record: RunRecord) -> Hashable:

@@ -54,7 +54,8 @@ class Machine:
 def ask_here(device: str) -> Machine:
     """Ask torch in this process, which begins to use the GPU by that. ConfigError: the machine has none such."""
     found = _device(device)
-    return Machine(found, _has_bf16(found), **device_facts(found))  # type: ignore[arg-type]  # two known keys
+    facts = device_facts(found)
+    return Machine(found, _has_bf16(found), str(facts["accelerator"]), facts["device_name"])
 
 
 def ask_apart(device: str) -> Machine:

@@ -1,5 +1,6 @@
 """The record of a run as it stands when the run begins."""
 
+import hashlib
 import os
 import sys
 from dataclasses import asdict
@@ -48,6 +49,8 @@ def add_code_state(record: RunRecord, code: GitState) -> None:
     """Say which commit holds the configuration, and what ftx itself is."""
     facts = asdict(code)
     facts["patch"] = "code.patch" if facts["patch"] else None
+    patch = (code.patch or "").encode("utf-8", "surrogateescape")
+    facts["patch_sha256"] = hashlib.sha256(patch).hexdigest() if code.patch else None
     record.config_commit = code.short
     record.code = {"config": facts, "ftx": provenance.ftx_state()}
 

@@ -35,7 +35,7 @@ from ftx.record.history import read_history
 from ftx.record.layout import RunDir
 
 INK, MUTED, PAPER = "#1f2329", "#767c84", "#fefefd"
-"""Text, quiet text and background; a page that has its own replaces these."""
+"""Text, quiet text and background."""
 BETTER_COLOUR, WORSE_COLOUR, NOISE_COLOUR = "#2a86c8", "#d55e00", "#868c93"
 COLOURS = ("#2a86c8", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d3b")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,20 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass
 class PoolLauncherConf:
-    """The launcher's settings; in ftx they come from the study's node, elsewhere they are typed here."""
+    """The launcher's settings; in ftx they come from the study's node, elsewhere they are typed here.
+
+    Typed Any, because the defaults are interpolations; the class below says what they come to.
+    """
 
     _target_: str = "hydra_plugins.ftx_launcher.pool_launcher.PoolLauncher"
     slots: Any = "${oc.select:study.slots,auto}"
-    devices_per_job: int = "${oc.select:study.devices_per_job,1}"  # type: ignore[assignment]
+    devices_per_job: Any = "${oc.select:study.devices_per_job,1}"
     device: str = "${oc.select:hardware.device,auto}"
-    threads: int | None = "${oc.select:hardware.threads,null}"  # type: ignore[assignment]
-    preload: list[str] = field(default_factory=lambda: "${oc.select:study.preload,[]}")  # type: ignore[arg-type,return-value]
-    retries: int = "${oc.select:study.retries,0}"  # type: ignore[assignment]
+    threads: Any = "${oc.select:hardware.threads,null}"
+    preload: Any = "${oc.select:study.preload,[]}"
+    retries: Any = "${oc.select:study.retries,0}"
     on_failure: str = "${oc.select:study.on_failure,continue}"
-    max_hours: float | None = "${oc.select:study.max_hours,null}"  # type: ignore[assignment]
+    max_hours: Any = "${oc.select:study.max_hours,null}"
 
 
 ConfigStore.instance().store(group="hydra/launcher", name="pool", node=PoolLauncherConf, provider="ftx")
