@@ -24,12 +24,11 @@ from ftx.effects.from_table import Columns, observations_of_table
 from ftx.effects.observations import Observations
 from ftx.effects.table import Options, StudyEffects, effects_of
 from ftx.errors import ConfigError, FtxError, RecordError
-from ftx.record.layout import StudyDir
+from ftx.record.layout import MULTIRUN, StudyDir
 from ftx.record.ledger import Ledger
 from ftx.record.study_record import StudyRecord
 from ftx.report.effects import FORMATS, print_effects, write_effects
 
-MULTIRUN = Path("multirun")
 NOTHING, WRONG_USE = 1, 2
 PIPED_WIDTH = 140
 

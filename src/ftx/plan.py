@@ -17,6 +17,7 @@ from ftx.config.command_line import parse_command_line
 from ftx.config.compose import open_composer
 from ftx.errors import ConfigError, FtxError
 from ftx.record.strict_json import dumps
+from ftx.report.console import say
 
 REFUSED = 2
 
@@ -64,12 +65,7 @@ def _plan(words: Sequence[str], *, commands: bool) -> None:
     if line.json:
         print(dumps(found, indent=2))
         return
-    console = Console()
-    for part in plan_report(outlook.record, outlook.plan.notes, found):
-        if isinstance(part, str):
-            console.print(part, markup=False, highlight=False, soft_wrap=True)
-        else:
-            console.print(part)
+    say(Console(), *plan_report(outlook.record, outlook.plan.notes, found))
 
 
 if __name__ == "__main__":

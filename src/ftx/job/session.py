@@ -18,7 +18,7 @@ from ftx.launch.channel import report
 from ftx.record.git_state import git_state
 from ftx.record.history import read_history
 from ftx.record.labbook import append_entry, lock_path
-from ftx.record.layout import RunDir
+from ftx.record.layout import MULTIRUN, RunDir
 from ftx.record.losses import losses_from
 from ftx.record.run_record import RunRecord, labbook_entry
 from ftx.report.progress import Progress
@@ -106,7 +106,7 @@ def _close(record: RunRecord, run: RunDir, seconds: float, labbook: str | None) 
 
 def own_outputs(config: RunConfig) -> list[Path]:
     """What ftx itself writes where it was started; none of it makes the code dirty."""
-    written = [Path("multirun")]
+    written = [MULTIRUN]
     if Path(config.output_root).resolve() != Path.cwd():
         written.append(Path(config.output_root))
     if config.labbook is not None:

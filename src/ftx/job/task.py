@@ -18,6 +18,7 @@ from ftx.job.hardware import fallback_notice, pin_device, resolve_hardware
 from ftx.job.preparation import Preparation, prepare_run
 from ftx.record.layout import RunDir, create_run_dir
 from ftx.record.run_record import RunRecord
+from ftx.report.console import say
 
 STUDY, ARM = "FTX_STUDY", "FTX_ARM"  # how a study tells a job its role, which is no part of its configuration
 
@@ -83,9 +84,3 @@ def made_by() -> dict[str, str] | None:
     """The study and arm that started this job, if one did."""
     study = os.environ.get(STUDY)
     return {"study": study, "arm": os.environ.get(ARM, "")} if study else None
-
-
-def say(console: Console, *lines: str) -> None:
-    """Lines as they are, each whole."""
-    for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)

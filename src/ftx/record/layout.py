@@ -8,6 +8,7 @@ from pathlib import Path
 from ftx.errors import FtxError
 
 JOB_OUTPUT = "console.log"  # in the folder of a study's job: what it printed
+MULTIRUN = Path("multirun")  # where studies are, below the folder that ftx is started in
 MAX_NAME = 100  # characters of a run directory's name, collision suffix included
 
 

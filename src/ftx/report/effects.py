@@ -16,6 +16,7 @@ from ftx.config.values import shown
 from ftx.effects.observations import COSTS
 from ftx.effects.table import EffectRow, StudyEffects
 from ftx.record.strict_json import dumps
+from ftx.report.console import say
 
 FORMATS = ("terminal", "json", "csv", "markdown", "latex")
 _COUNTED = ("left_out: of no trial of this study", "left_out: foreign")  # their number is enough on a terminal
@@ -26,11 +27,7 @@ _MARKS = {"better": "$\\uparrow$", "worse": "$\\downarrow$", "within noise": "$\
 def print_effects(found: Sequence[StudyEffects], kind: str, console: Console) -> None:
     """Print every table in the given format; only that on stdout."""
     if kind == "terminal":
-        for part in (part for effects in found for part in terminal(effects)):
-            if isinstance(part, str):
-                console.print(part, markup=False, highlight=False, soft_wrap=True)
-            else:
-                console.print(part)
+        say(console, *(part for effects in found for part in terminal(effects)))
         return
     if kind == "json":
         data = [as_json(effects) for effects in found]

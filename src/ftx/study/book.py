@@ -11,15 +11,13 @@ from typing import Any
 from ftx.config.keys import flat
 from ftx.errors import ConfigError
 from ftx.record.labbook import append_entry
-from ftx.record.layout import StudyDir
+from ftx.record.layout import MULTIRUN, StudyDir
 from ftx.record.ledger import FoundRun, Ledger
 from ftx.record.provenance import LOADED_SOURCES, package_versions
 from ftx.record.run_record import labbook_entry
 from ftx.record.study_record import StudyRecord, TrialRecord
 from ftx.study.planning import StudyPlan, Trial
 from ftx.study.states import VERSIONS, State, Surroundings, Wanted, state_of, watched_keys
-
-MULTIRUN = Path("multirun")
 
 
 def study_dir(name: str) -> StudyDir:

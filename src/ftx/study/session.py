@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 from filelock import FileLock, Timeout
 from rich.console import Console
@@ -19,6 +18,7 @@ from ftx.record.layout import StudyDir
 from ftx.record.provenance import process_identity
 from ftx.record.run_record import utc_date
 from ftx.record.study_record import StudyRecord
+from ftx.report.console import say
 from ftx.report.study import closing_lines, plan_lines
 from ftx.study.book import close_dead_runs, link_runs, study_dir
 from ftx.study.outlook import Outlook, look
@@ -64,7 +64,7 @@ def run_study(plan: StudyPlan, command: Sequence[str], launch: Launch, console: 
         outlook = _without_orphans(plan, console)
         plan, record, to_run = outlook.plan, outlook.record, outlook.to_run
         _bury(outlook, {})
-        _say(console, *plan_lines(record, plan.notes, [trial.name for trial in to_run], plan.study.max_runs))
+        say(console, *plan_lines(record, plan.notes, [trial.name for trial in to_run], plan.study.max_runs))
         _begin(record, plan, to_run, command)
         record.write(folder)
         _log(folder, f"started: {shlex.join(command)}; {len(to_run)} runs to do")
@@ -78,7 +78,7 @@ def run_study(plan: StudyPlan, command: Sequence[str], launch: Launch, console: 
             ended_by = error
         record = _closed(plan, folder, ended_by)
     planned = {trial.name for trial in plan.trials}
-    _say(console, *closing_lines(record, folder, shlex.join(command), planned))
+    say(console, *closing_lines(record, folder, shlex.join(command), planned))
     if ended_by is not None:
         raise ended_by
     failed = [trial for trial in record.trials if trial.name in planned and trial.state == "failed"]
@@ -90,7 +90,7 @@ def _without_orphans(plan: StudyPlan, console: Console) -> Outlook:
     outlook = look(plan)
     if outlook.orphans:
         runs = ", ".join(outlook.orphans)
-        _say(console, f"Waiting for runs of an earlier launch, which end after their next step: {runs}")
+        say(console, f"Waiting for runs of an earlier launch, which end after their next step: {runs}")
     while outlook.orphans:
         time.sleep(ORPHAN_POLL_SECONDS)
         outlook = look(plan)
@@ -165,11 +165,3 @@ def _by_whom(folder: StudyDir) -> str:
 def _log(folder: StudyDir, line: str) -> None:
     with folder.log.open("a", encoding="utf-8") as file:
         file.write(f"{utc_date(datetime.now(UTC))} {line}\n")
-
-
-def _say(console: Console, *parts: Any) -> None:
-    for part in parts:
-        if isinstance(part, str):
-            console.print(part, markup=False, highlight=False, soft_wrap=True)
-        else:
-            console.print(part)
