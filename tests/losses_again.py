@@ -6,14 +6,12 @@ import torch
 
 from ftx.config.schema import DataConfig
 from ftx.data.prepare import prepare
-from ftx.data.splits import read_splits
 from ftx.job.trainer import supervised_logits
 
 
 def eval_loss_of(model: Any, tokenizer: Any) -> float:
     """The token-weighted loss of a model on the bundled validation rows, computed one row at a time."""
-    splits = read_splits(DataConfig(source="bundled", name="orders"))
-    data = prepare(splits, DataConfig(source="bundled", name="orders"), tokenizer, 512)
+    data = prepare(DataConfig(source="bundled", name="orders"), tokenizer, 512)
     total, count = 0.0, 0
     model.eval()
     for row in data.validation:

@@ -15,8 +15,20 @@ from ftx.record.layout import RunDir
 
 # Without a network for model hubs and without a GPU. One thread: two test processes on two cores would otherwise wait
 # for each other at every barrier.
-SURROUNDINGS = {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-IMPORTS = ["ftx.train", "ftx.plan", "ftx.job.session", "ftx.job.finetune", "transformers.models.llama.modeling_llama"]
+SURROUNDINGS = {
+    "HF_HUB_OFFLINE": "1",
+    "CUDA_VISIBLE_DEVICES": "",
+    "OMP_NUM_THREADS": "1",
+    "FTX_CACHE": os.environ.setdefault("FTX_CACHE", str(Path(tempfile.gettempdir(), f"ftx-tests-{os.getuid()}"))),
+}
+IMPORTS = [
+    "ftx.train",
+    "ftx.plan",
+    "ftx.inspect",
+    "ftx.job.session",
+    "ftx.job.finetune",
+    "transformers.models.llama.modeling_llama",
+]
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,18 @@ def test_it_measures_a_few_runs(tmp_path: Path) -> None:
     ],
 )
 def test_the_runs_are_shared_out(runs: int, shape: str, expected: tuple[int, int, int]) -> None:
-    assert runpy.run_path(str(SCRIPT))["layout"](runs, shape) == expected
+    assert runpy.run_path(str(SCRIPT.parent / "benchmarks" / "aggregate.py"))["layout"](runs, shape) == expected
+
+
+def test_it_measures_a_few_rows(tmp_path: Path) -> None:
+    done = benchmark("data", "--rows", "200", "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert list(found["ways"]) == ["read", "build", "cached", "datasets"]
+    assert found["rows"] == 200
+    for way in found["ways"].values():
+        assert way["rows_per_second"] == pytest.approx(200 / way["seconds"])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_wrong_use_is_2(tmp_path: Path) -> None:

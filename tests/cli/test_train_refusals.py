@@ -30,6 +30,8 @@ def train(tmp_path: Path) -> Train:
         (["+optim.lrr=1e-3"], "ftx: optim.lrr: no such key. Did you mean optim.lr?"),
         (["lora.rank=-1"], "ftx: lora.rank must be at least 1 and at most 4096, got -1"),
         (["data=file", "data.path=nowhere.jsonl"], "ftx: data.path=nowhere.jsonl: no such file"),
+        (["data.path=[nowhere.jsonl]"], "ftx: data.path=nowhere.jsonl: no such file"),
+        (["data.template=plian"], "ftx: data.template=plian: no such file; expected one of model, training, plain"),
         (["--fast"], "ftx: --fast: no such flag"),
     ],
 )

@@ -30,6 +30,12 @@ def in_order(sweep: Sweep) -> dict[str, str]:
         ("optim.max_steps=null,10", ["null", "10"]),
         ("model.name='a b','c,d'", ["a b", "'c,d'"]),
         ("lora.target_modules=[q_proj],[q_proj,v_proj]", ["[q_proj]", "[q_proj,v_proj]"]),
+        ("data.path=a.jsonl,b.jsonl", ["a.jsonl", "b.jsonl"]),
+        ("data.path=[a.jsonl],[b.jsonl,c.jsonl]", ["a.jsonl", "[b.jsonl,c.jsonl]"]),
+        ("data.path=a.jsonl,null", ["a.jsonl", "null"]),
+        ("data.weights=null,[1,0.5]", ["null", "[1.0,0.5]"]),
+        ("data.template_kwargs={a: true},{a: false}", ["{a:true}", "{a:false}"]),
+        ("data.template_kwargs.a=true,1", ["true", "1"]),
         ("lora.target_modules=choice([q_proj],[k_proj])", ["[q_proj]", "[k_proj]"]),
     ],
 )
@@ -39,7 +45,7 @@ def test_a_list_of_values_is_an_axis(word: str, levels: list[str]) -> None:
     assert sweep.axes == (Axis(word.partition("=")[0], tuple(levels)),)
 
 
-@pytest.mark.parametrize("word", ["lora.rank=8", "lora=dora", "lora.target_modules=[q_proj,v_proj]", "notes='a, b'"])
+@pytest.mark.parametrize("word", ["lora.rank=8", "lora=dora", "data.path=[a.jsonl,b.jsonl]", "notes='a, b'"])
 def test_one_value_is_fixed(word: str) -> None:
     assert split_axes([word]) == Sweep((word,), ())
 
@@ -54,6 +60,9 @@ def test_one_value_is_fixed(word: str) -> None:
         "model.name='it\\'s',\"a b\",'1','null'",
         "++custom.inner={a:1},{a:2,b:[x]}",
         "++custom.beta=0,0.1",
+        "++data.template_kwargs={a: true},{a: [x,1.0]}",
+        "++data.template_kwargs.a=true,1,1.0,x",
+        "data.path=a.jsonl,[a.jsonl,'b c.jsonl']",
         # A key of one's own has no type: 1.0 alone is a float in the configuration and in the fingerprint, and so
         # it must be as a level.
         "++custom.beta=0.5,1.0",
@@ -201,6 +210,14 @@ def test_typed_lists_do_not_move_the_files_factors() -> None:
 def test_keys_of_ones_own_can_be_added() -> None:
     (axis,) = with_file_axes(NOTHING, {"custom.beta": "0,0.1"}).axes
     assert [axis.override(level) for level in axis.values] == ["++custom.beta=0", "++custom.beta=0.1"]
+
+
+def test_what_a_template_is_told_can_be_varied_by_a_file() -> None:
+    (axis,) = with_file_axes(NOTHING, {"data.template_kwargs.thinking": [True, False]}).axes
+    assert [axis.override(level) for level in axis.values] == [
+        "++data.template_kwargs.thinking=true",
+        "++data.template_kwargs.thinking=false",
+    ]
 
 
 def test_a_files_axes_as_words_for_any_sweeper() -> None:

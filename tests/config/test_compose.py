@@ -67,6 +67,23 @@ def test_a_number_is_a_float_however_it_is_spelled(spelling: str) -> None:
         ("data=null", "data=null: no such option, expected one of file, hub, orders"),
         ("hydra.run.dir=x", "hydra.run.dir: ftx makes its run directories itself"),
         ("hydra.job.chdir=true", "hydra.job.chdir: ftx makes its run directories itself"),
+        ("data.path=7", "data.path must be a file or a list of files, written [a.jsonl,b.jsonl], or null, got 7"),
+        ("data.eval_path=[]", "data.eval_path must be a file or a list of files"),
+        ("data.test_path=[a.jsonl,7]", "or null, got [a.jsonl,7]"),
+        ("data.path={a: 1}", "data.path must be a file or a list of files"),
+        ("data.path=true", "data.path must be a file or a list of files"),
+        ("data.path=a.jsonl,b.jsonl", "or write one list as data.path=[a.jsonl,b.jsonl]"),
+        ("data.weights=2", "data.weights must be a list, written [a,b], of a number or null, got 2"),
+        ("data.weights=[1,0]", "data.weights must be above 0, got 0"),
+        ("data.weights=[1,inf]", "data.weights must be a finite number, got inf"),
+        ("data.allow_overlap=null", "data.allow_overlap must be true or false, got null"),
+        ("data.on_bad_row=drop", "data.on_bad_row must be one of error, skip; got drop"),
+        ("data.template_kwargs=7", "data.template_kwargs must be a mapping, got 7"),
+        ("custom=null", "custom must be a mapping, got null"),
+        ("~data.template_kwargs", "~data.template_kwargs: settings cannot be removed"),
+        ("data.train_split=train", "data.train_split: no such key. Did you mean data.split?"),
+        ("dataset_text_field=q", "dataset_text_field: no such key. Did you mean data.columns.text?"),
+        ("enable_thinking=false", "enable_thinking: no such key. Here: data.template_kwargs.enable_thinking=false."),
         ("metric.at=last", "metric.at must be one of best, final; got last"),
         ("checkpoint.save_total_limit=1", "checkpoint.save_total_limit must be at least 2, got 1"),
         ("lora.rank", "lora.rank: expected key=value"),
@@ -83,7 +100,17 @@ def test_refusals_name_field_value_and_remedy(word: str, expected: str | None) -
 
 @pytest.mark.parametrize(
     "foreign",
-    ["per_device_train_batch_size", "gradient_accumulation_steps", "max_length", "load_in_4bit", "bf16", "packing"],
+    [
+        *(
+            "per_device_train_batch_size",
+            "gradient_accumulation_steps",
+            "max_length",
+            "load_in_4bit",
+            "bf16",
+            "packing",
+        ),
+        *("chat_template", "dataset_num_proc", "conversations", "add_generation_prompt", "assistant_only_loss"),
+    ],
 )
 def test_names_from_elsewhere_get_an_answer(foreign: str) -> None:
     (problem,) = problems(f"{foreign}=1")
@@ -97,7 +124,7 @@ def test_all_problems_are_reported_at_once() -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("data.path=x.jsonl",), "data.path=x.jsonl inside data=orders"),
+        (("data=orders", "data.path=x.jsonl"), "data.path=x.jsonl inside data=orders"),
         (("model.name=other/model",), "model.name=other/model inside model=tiny"),
         (("model=hub",), "model.name is not set"),
         (("model=hub", "model.name=./nowhere"), "model.name=./nowhere: no such folder"),
@@ -117,7 +144,7 @@ def test_all_problems_are_reported_at_once() -> None:
         (("data.split_seed=1",), "data.split_seed is set, but the validation rows are given"),
         (("data.eval_fraction=0.5",), "data.eval_fraction is set, but the validation rows are given"),
         (("data.columns.prompt=q",), "data.columns.prompt is set, but data=orders has its own columns"),
-        (("data.name=other",), "data.name=other inside data=orders"),
+        (("data=orders", "data.name=other"), "data.name=other inside data=orders"),
         (("optim=adafactor", "optim.beta1=0.8"), "optim.beta1 is set, but optim=adafactor"),
         (("optim.loraplus_ratio=4",), "optim.loraplus_ratio is set, but only optim=loraplus"),
         (("model.dtype=fp32", "hardware.precision=bf16"), "model.dtype=fp32 and hardware.precision=bf16 contradict"),
@@ -133,7 +160,7 @@ def test_one_file_for_training_and_validation_is_refused(tmp_path: Path) -> None
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"prompt": "a", "completion": "b"}\n')
     words = ("data=file", f"data.path={rows}", f"data.eval_path={tmp_path}/./rows.jsonl")
-    assert any("is the same file as data.path" in problem for problem in problems(*words))
+    assert any("is also a file of data.path" in problem for problem in problems(*words))
 
 
 def test_custom_keys_are_free() -> None:
@@ -262,9 +289,11 @@ def test_contradictions_are_looked_for_in_every_job_of_a_sweep(tmp_path: Path) -
     assert "lora.rank is set, but lora=none" in problems("-m", "lora=standard,none", "lora.rank=8")[0]
 
 
-def test_announcements() -> None:
+def test_announcements(tmp_path: Path) -> None:
+    own = tmp_path / "rows.jsonl"
+    own.touch()
     assert announcements(composed()) == []
-    assert "evaluated and saved once" in announcements(composed("checkpoint.every_epochs=10"))[0]
+    assert "knows nothing but sentences" in announcements(composed(f"data.path={own}"))[0]
 
 
 def test_levels_of_a_sweep_are_checked_one_by_one() -> None:

@@ -42,14 +42,21 @@ def test_every_key_is_classified_exactly_once() -> None:
 
 @pytest.mark.parametrize(
     "word",
-    ["seed=1", "data_seed=5", "lora.rank=8", "optim.lr=1e-3", "lora=dora", "hardware.threads=1", "custom.beta=1"],
+    [
+        *("seed=1", "data_seed=5", "lora.rank=8", "optim.lr=1e-3", "lora=dora", "hardware.threads=1", "custom.beta=1"),
+        "data.max_examples=8",
+    ],
 )
 def test_what_moves_the_weights_moves_the_train_fingerprint(word: str) -> None:
     assert of(composed(word))["train"] != of(composed())["train"]
 
 
 @pytest.mark.parametrize(
-    "word", ["notes=x", "name=x", "output_root=x", "labbook=null", "tracking=none", "hardware.micro_batch_size=2"]
+    "word",
+    [
+        *("notes=x", "name=x", "output_root=x", "labbook=null", "tracking=none", "hardware.micro_batch_size=2"),
+        *("data.snapshot=true", "data.cache_gb=0", "preflight=false", "data.template=plain"),
+    ],
 )
 def test_what_changes_no_number_moves_neither(word: str) -> None:
     assert of(composed(word)) == of(composed())
@@ -61,11 +68,19 @@ def test_scores_move_the_evaluation_alone() -> None:
     assert base["evaluation"] != other["evaluation"]
 
 
-@pytest.mark.parametrize("word", ["data.supervise=all", "data.on_long=truncate"])
+@pytest.mark.parametrize("word", ["data.supervise=all", "data.on_long=truncate", "data.template_kwargs.thinking=false"])
 def test_which_tokens_count_moves_both(word: str) -> None:
     base, other = of(composed()), of(composed(word))
     assert base["train"] != other["train"]
     assert base["evaluation"] != other["evaluation"]
+
+
+def test_how_often_rows_are_trained_on_moves_the_training_alone() -> None:
+    base = composed()
+    for name, value in (("weights", [2.0, 1.0]), ("max_examples", 8)):
+        other = replace(base, data=replace(base.data, **{name: value}))
+        assert of(other)["train"] != of(base)["train"]
+        assert of(other)["evaluation"] == of(base)["evaluation"]
 
 
 def test_rows_and_weights_count_by_content() -> None:

@@ -1,130 +1,391 @@
-"""Strict reading: the clean file's rows whatever the line ends, and every bad row named."""
+"""What makes a record a row: its kind by its fields, its fields by their types, and every refusal in its words."""
 
 import json
-from pathlib import Path
+from datetime import date
+from typing import Any
 
 import pytest
 
 from ftx.config.schema import ColumnsConfig
-from ftx.data.rows import Row, read_jsonl, rows_from, without_nulls
-from ftx.errors import DataError
+from ftx.data.rows import Row, RowError, RowReader
 
-CLEAN = '{"prompt": "a", "completion": "b"}\n{"prompt": "c", "completion": "d é"}\n'
-
-
-def read(tmp_path: Path, content: str | bytes, columns: ColumnsConfig | None = None) -> list[Row]:
-    path = tmp_path / "rows.jsonl"
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return read_jsonl(path, columns or ColumnsConfig(), origin="rows.jsonl").rows
+ASK = {"role": "user", "content": "a"}
+ANSWER = {"role": "assistant", "content": "b"}
+CALL = {"function": {"name": "f", "arguments": {}}}
 
 
-def refusal(tmp_path: Path, content: str | bytes) -> str:
-    with pytest.raises(DataError) as caught:
-        read(tmp_path, content)
-    return str(caught.value)
+def row(fields: Any, columns: ColumnsConfig | None = None, group_by: str | None = None) -> Row:
+    return RowReader(columns or ColumnsConfig(), group_by).row("x:1", fields)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        CLEAN.encode(),
-        b"\xef\xbb\xbf" + CLEAN.encode(),
-        CLEAN.replace("\n", "\r\n").encode(),
-        CLEAN.rstrip("\n").encode(),
-        CLEAN.replace("}\n{", "}\n\n  \n{").encode(),
-    ],
-    ids=["clean", "bom", "crlf", "no last newline", "blank lines"],
-)
-def test_the_same_rows_whatever_the_line_ends(tmp_path: Path, content: bytes) -> None:
-    rows = read(tmp_path, content)
-    assert [(row.context, row.target) for row in rows] == [("a", "b"), ("c", "d é")]
-
-
-def test_blank_lines_are_counted_and_lines_are_physical(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_text(CLEAN.replace("}\n{", "}\n\n\n{"))
-    table = read_jsonl(path, ColumnsConfig())
-    assert table.blank_lines == 2
-    assert table.rows[1].where == f"{path}:4"
-
-
-def test_the_hash_is_of_the_bytes_read(tmp_path: Path) -> None:
-    import hashlib
-
-    path = tmp_path / "rows.jsonl"
-    path.write_text(CLEAN)
-    assert read_jsonl(path, ColumnsConfig()).sha256 == hashlib.sha256(CLEAN.encode()).hexdigest()
+def refused(fields: Any, columns: ColumnsConfig | None = None, group_by: str | None = None) -> RowError:
+    with pytest.raises(RowError) as caught:
+        row(fields, columns, group_by)
+    return caught.value
 
 
 @pytest.mark.parametrize(
-    ("third_line", "expected"),
+    ("fields", "expected"),
     [
-        ('{"prompt": "a", "completion": 7}', "completion is a number (7), expected text"),
-        ('{"prompt": null, "completion": "b"}', "prompt is null (null), expected text"),
-        ('{"prompt": "a"}', "has no field completion"),
-        ('{"prompt": "a", "completion": "  "}', "completion is empty"),
-        ('{"prompt": "a", "completion": "b"},', "not JSON: Extra data at column 35"),
-        ('{"prompt": "a", "completion": NaN}', "not JSON: NaN is not JSON"),
-        ('["a", "b"]', "a list"),
-        ('{"prompt": "a", "completion": "b", "completion": "c"}', 'not JSON: key "completion" is given twice'),
-        ('{"prompt": "\\ud800", "completion": "b"}', "holds half of a character ('\\ud800')"),
-        ('{"prompt": ' + "[" * 100_000 + "1" + "]" * 100_000 + "}", "not JSON: not readable"),
-        ('{"prompt": [{"role": "user"}], "completion": []}', "prompt, turn 1: content is missing, expected text"),
+        pytest.param(
+            {"prompt": "a", "completion": " b\n", "id": 7},
+            Row("prompt_completion", "x:1", "a", " b\n"),
+            id="prompt and completion, to the letter",
+        ),
+        pytest.param({"prompt": "", "completion": "b"}, Row("prompt_completion", "x:1", "", "b"), id="an empty prompt"),
+        pytest.param(
+            {"prompt": [ASK], "completion": [ANSWER]},
+            Row("prompt_completion", "x:1", [ASK], [ANSWER]),
+            id="prompt and completion as turns",
+        ),
+        pytest.param({"messages": [ASK, ANSWER]}, Row("messages", "x:1", [ASK, ANSWER], []), id="a chat"),
+        pytest.param(
+            {"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]},
+            Row("messages", "x:1", [ASK, ANSWER], []),
+            id="from and value",
+        ),
+        pytest.param(
+            {"messages": [ASK, {"role": "assistant", "content": "c"}], "conversations": [ASK, ANSWER]},
+            Row("messages", "x:1", [ASK, {"role": "assistant", "content": "c"}], []),
+            id="messages before conversations",
+        ),
+        pytest.param({"text": "a b"}, Row("text", "x:1", "", "a b"), id="plain text"),
     ],
 )
-def test_a_bad_row_is_named_by_physical_line_field_and_type(tmp_path: Path, third_line: str, expected: str) -> None:
-    assert f"rows.jsonl:3: {expected}" in refusal(tmp_path, CLEAN + third_line + "\n")
-
-
-def test_bytes_that_are_not_text_are_named(tmp_path: Path) -> None:
-    assert "rows.jsonl:3: byte 13 is not UTF-8" in refusal(tmp_path, CLEAN.encode() + b'{"prompt": "\xff"}')
-
-
-def test_all_bad_rows_are_reported_together_up_to_twenty(tmp_path: Path) -> None:
-    lines = refusal(tmp_path, '{"prompt": "a", "completion": 1}\n' * 33).splitlines()
-    assert len(lines) == 21
-    assert lines[-1] == "... and 13 more bad rows"
-
-
-def test_a_json_array_under_a_jsonl_name(tmp_path: Path) -> None:
-    assert "JSON array" in refusal(tmp_path, json.dumps([{"prompt": "a", "completion": "b"}], indent=1))
+def test_a_row_is_of_the_kind_that_its_fields_say(fields: dict[str, Any], expected: Row) -> None:
+    assert row(fields) == expected
 
 
 @pytest.mark.parametrize(
-    ("content", "kind"), [(b"\x1f\x8b\x08\x00", "gzip-compressed"), (CLEAN.encode("utf-16"), "UTF-16")]
+    ("speaker", "role"),
+    [
+        ("human", "user"),
+        ("user", "user"),
+        ("gpt", "assistant"),
+        ("assistant", "assistant"),
+        ("bot", "assistant"),
+        ("chatgpt", "assistant"),
+        ("model", "assistant"),
+        ("system", "system"),
+        ("tool", "tool"),
+        ("function_response", "tool"),
+        ("observation", "tool"),
+    ],
 )
-def test_another_kind_of_file_is_named(tmp_path: Path, content: bytes, kind: str) -> None:
-    assert f"rows.jsonl is {kind}" in refusal(tmp_path, content)
+def test_every_speaker_has_a_role(speaker: str, role: str) -> None:
+    turns = row({"conversations": [{"from": speaker, "value": "a", "weight": 1}, ANSWER]}).context
+    assert turns[0] == {"role": role, "content": "a", "weight": 1}
 
 
-@pytest.mark.parametrize("content", ["", "\n\n"])
-def test_a_file_without_rows(tmp_path: Path, content: str) -> None:
-    assert "rows.jsonl has no rows" in refusal(tmp_path, content)
+@pytest.mark.parametrize(
+    ("columns", "fields", "kind", "context", "target"),
+    [
+        pytest.param(
+            ColumnsConfig(prompt="question", completion="answer"),
+            {"question": "a", "answer": "b", "prompt": 3, "text": "t", "messages": []},
+            "prompt_completion",
+            "a",
+            "b",
+            id="over the usual names of other kinds",
+        ),
+        pytest.param(
+            ColumnsConfig(prompt="text"),
+            {"text": "a", "completion": "b"},
+            "prompt_completion",
+            "a",
+            "b",
+            id="the usual name of another kind",
+        ),
+        pytest.param(
+            ColumnsConfig(text="prompt"),
+            {"prompt": "a", "completion": "b"},
+            "text",
+            "",
+            "a",
+            id="one of two columns as plain text",
+        ),
+        pytest.param(
+            ColumnsConfig(messages="conversations"),
+            {"conversations": [ASK, ANSWER], "text": "t"},
+            "messages",
+            [ASK, ANSWER],
+            [],
+            id="the other usual name of chats",
+        ),
+        pytest.param(
+            ColumnsConfig(text="unused"),
+            {"prompt": "a", "completion": "b", "text": "t"},
+            "prompt_completion",
+            "a",
+            "b",
+            id="one kind named away",
+        ),
+    ],
+)
+def test_columns_that_one_names_win(
+    columns: ColumnsConfig, fields: dict[str, Any], kind: str, context: Any, target: Any
+) -> None:
+    found = row(fields, columns)
+    assert (found.kind, found.context, found.target) == (kind, context, target)
 
 
-def test_columns_of_ones_own(tmp_path: Path) -> None:
-    columns = ColumnsConfig(prompt="question", completion="answer")
-    rows = read(tmp_path, '{"question": "a", "answer": "b", "prompt": 3}\n', columns)
-    assert (rows[0].context, rows[0].target) == ("a", "b")
+def test_a_chat_column_of_ones_own_is_the_only_one() -> None:
+    error = refused({"conversations": [ASK, ANSWER]}, ColumnsConfig(messages="dialogue"))
+    assert str(error).startswith("has the fields conversations; expected prompt and completion, or dialogue, or text")
 
 
-def test_fields_that_fit_nothing_say_what_was_expected(tmp_path: Path) -> None:
-    assert "data.columns.prompt=YOUR_COLUMN" in refusal(tmp_path, '{"question": "a", "answer": "b"}\n')
+@pytest.mark.parametrize(
+    ("fields", "message", "kind"),
+    [
+        pytest.param(["a", "b"], 'is a list (["a", "b"]), expected an object', "not an object", id="a list"),
+        pytest.param("a", 'is text ("a"), expected an object', "not an object", id="text"),
+        pytest.param(
+            {"question": "a", "answer": "b"},
+            "has the fields question, answer; expected prompt and completion, or messages, or text "
+            "(data.columns={prompt: YOUR_COLUMN} names yours)",
+            "none of the expected fields",
+            id="other fields",
+        ),
+        pytest.param(
+            {},
+            "has the fields none; expected prompt and completion, or messages, or text "
+            "(data.columns={prompt: YOUR_COLUMN} names yours)",
+            "none of the expected fields",
+            id="no fields",
+        ),
+        pytest.param(
+            {"prompt": "a", "completion": "b", "text": "c"},
+            "has prompt and text, which are different kinds of row: keep one, or give the other another name in "
+            "data.columns (data.columns.text=unused, say)",
+            "several kinds of row in one",
+            id="two kinds in one",
+        ),
+        pytest.param({"prompt": "a"}, "has no field completion", "no field completion", id="no completion"),
+        pytest.param({"completion": "b"}, "has no field prompt", "no field prompt", id="no prompt"),
+        pytest.param(
+            {"prompt": [ASK]}, "has no field completion", "no field completion", id="turns without a completion"
+        ),
+        pytest.param(
+            {"prompt": "a", "completion": ""},
+            "completion is empty, so there is nothing to learn",
+            "completion is empty",
+            id="an empty completion",
+        ),
+        pytest.param(
+            {"prompt": "a", "completion": " \n\t\u3000"},
+            "completion is empty, so there is nothing to learn",
+            "completion is empty",
+            id="a completion of white space",
+        ),
+        pytest.param(
+            {"text": " "}, "text is empty, so there is nothing to learn", "text is empty", id="a text of white space"
+        ),
+        pytest.param(
+            {"messages": "a"},
+            'messages is text ("a"), expected a list of chat turns',
+            "messages is not a list",
+            id="a chat that is text",
+        ),
+        pytest.param({"messages": []}, "messages has no turns", "messages has no turns", id="a chat without turns"),
+        pytest.param(
+            {"messages": [ASK]},
+            "messages has no assistant turn, so there is nothing to learn",
+            "messages has no assistant turn",
+            id="a chat without an answer",
+        ),
+        pytest.param(
+            {"prompt": [ASK], "completion": [ASK]},
+            "completion has no assistant turn, so there is nothing to learn",
+            "completion has no assistant turn",
+            id="a completion without an answer",
+        ),
+        pytest.param(
+            {"prompt": [ASK], "completion": "b"},
+            'completion is text ("b"), expected a list of chat turns',
+            "completion is not a list",
+            id="turns answered by text",
+        ),
+        pytest.param(
+            {"messages": [ASK, "b"]},
+            'messages, turn 2 is text ("b"), expected an object with role and content',
+            "a turn is no object",
+            id="a turn that is text",
+        ),
+        pytest.param(
+            {"messages": [{"content": "a"}, ANSWER]},
+            "messages, turn 1: role is missing, expected text",
+            "a turn's role is not text",
+            id="a turn without a role",
+        ),
+        pytest.param(
+            {"messages": [{"role": "user"}, ANSWER]},
+            "messages, turn 1: content is missing, expected text",
+            "a turn's content is not text",
+            id="a turn without content",
+        ),
+        pytest.param(
+            {"messages": [{"role": "user", "content": [{"type": "text"}]}, ANSWER]},
+            'messages, turn 1: content is a list ([{"type": "text"}]), expected text',
+            "a turn's content is not text",
+            id="content in parts",
+        ),
+        pytest.param(
+            {"messages": [ASK, {"role": "assistant", "content": " "}]},
+            "messages, turn 2: the assistant's content is empty",
+            "an assistant's turn is empty",
+            id="an empty answer",
+        ),
+        pytest.param(
+            {"messages": [ASK, {"role": "assistant", "content": "", "name": "x", "tool_calls": []}]},
+            "messages, turn 2: the assistant's content is empty",
+            "an assistant's turn is empty",
+            id="an empty answer with keys that say nothing",
+        ),
+        pytest.param(
+            {"messages": [ASK, {"role": "assistant", "content": None, "tool_calls": None}]},
+            "messages, turn 2: content is null (null), expected text",
+            "a turn's content is not text",
+            id="null content and no call",
+        ),
+        pytest.param(
+            {"conversations": [{"from": "alien", "value": "a"}]},
+            'conversations, turn 1: from is text ("alien"), expected one of human, user, gpt, assistant, bot, chatgpt, '
+            "model, system, tool, function_response, observation",
+            "an unknown speaker",
+            id="an unknown speaker",
+        ),
+        pytest.param(
+            {"conversations": [{"from": ["gpt"], "value": "a"}]},
+            'conversations, turn 1: from is a list (["gpt"]), expected one of human, user, gpt, assistant, bot, '
+            "chatgpt, model, system, tool, function_response, observation",
+            "an unknown speaker",
+            id="a speaker that is a list",
+        ),
+        pytest.param(
+            {"conversations": [{"from": "human"}, ANSWER]},
+            "conversations, turn 1: content is missing, expected text",
+            "a turn's content is not text",
+            id="a speaker who says nothing",
+        ),
+        pytest.param(
+            {"messages": [ASK, ANSWER], "tools": "{}"},
+            'tools is text ("{}"), expected a list',
+            "tools is not a list",
+            id="tools that are text",
+        ),
+    ],
+)
+def test_what_is_no_row_is_said_with_what_was_found_and_expected(fields: Any, message: str, kind: str) -> None:
+    error = refused(fields)
+    assert (str(error), error.kind) == (message, kind)
 
 
-def test_chats_keep_exactly_the_keys_they_have(tmp_path: Path) -> None:
-    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "tool_calls": []}]
-    rows = read(tmp_path, json.dumps({"messages": turns}) + "\n" + json.dumps({"messages": turns[:1] * 2 + turns[1:]}))
-    assert rows[0].context == turns
-    assert rows[0].kind == "messages"
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (7, "a number (7)"),
+        (0.5, "a number (0.5)"),
+        (True, "a truth value (true)"),
+        (None, "null (null)"),
+        ({"a": 1}, 'an object ({"a": 1})'),
+        (date(2026, 12, 1), 'date ("2026-12-01")'),
+        ("x" * 50, f'text ("{"x" * 39})'),
+    ],
+    ids=["whole number", "number", "truth value", "null", "object", "date", "long"],
+)
+def test_types_are_said_in_words(value: Any, words: str) -> None:
+    if isinstance(value, str):
+        assert f"messages is {words}, expected" in str(refused({"messages": value}))
+    else:
+        assert str(refused({"prompt": "a", "completion": value})) == f"completion is {words}, expected text"
 
 
-def test_a_chat_without_an_assistant_has_nothing_to_learn(tmp_path: Path) -> None:
-    assert "no assistant turn" in refusal(tmp_path, '{"messages": [{"role": "user", "content": "a"}]}\n')
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        (
+            {"prompt": "a", "completion": "b"},
+            {"messages": [ASK, ANSWER]},
+            "is a row of chat turns in a file of prompt and completion: put them into files of their own",
+        ),
+        (
+            {"text": "a"},
+            {"prompt": "a", "completion": "b"},
+            "is a row of prompt and completion in a file of plain text: put them into files of their own",
+        ),
+    ],
+    ids=["a chat among prompts", "a prompt among texts"],
+)
+def test_a_file_holds_one_kind_of_row(first: Any, second: Any, message: str) -> None:
+    reader = RowReader(ColumnsConfig())
+    reader.row("x:1", first)
+    with pytest.raises(RowError) as caught:
+        reader.row("x:2", second)
+    assert (str(caught.value), caught.value.kind) == (message, "another kind of row")
+    assert RowReader(ColumnsConfig()).row("y:1", second).where == "y:1"
 
 
-def test_nulls_that_arrow_puts_for_missing_keys_are_dropped() -> None:
-    turn = {"role": "user", "content": "a", "tool_calls": None}
-    record = without_nulls({"messages": [turn, {"role": "assistant", "content": "b"}], "extra": None})
-    (row,) = rows_from([("x:0", record)], ColumnsConfig(), "x")
-    assert row.context[0] == {"role": "user", "content": "a"}
+@pytest.mark.parametrize("content", [{"content": None}, {"content": ""}, {}], ids=["null", "empty", "no key"])
+@pytest.mark.parametrize("said", [{"tool_calls": [CALL]}, {"reasoning_content": "hm"}], ids=["a call", "reasoning"])
+def test_a_turn_may_say_something_else_than_content(content: dict[str, Any], said: dict[str, Any]) -> None:
+    turn = {"role": "assistant", **content, **said}
+    assert row({"messages": [ASK, turn]}).context == [ASK, turn]
+
+
+def test_a_row_has_the_tools_it_comes_with() -> None:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"default": None}}}]
+    assert row({"messages": [ASK, ANSWER], "tools": tools}).tools == tools
+    assert row({"messages": [ASK, ANSWER], "tools": None}).tools is None
+    assert row({"prompt": [ASK], "completion": [ANSWER], "tools": tools}).tools == tools
+
+
+def test_turns_keep_exactly_the_keys_they_have() -> None:
+    named = {**ANSWER, "name": "x", "tool_calls": []}
+    assert row({"messages": [ASK, named]}).context == [ASK, named]
+    assert set(row({"messages": [ASK, ANSWER]}).context[1]) == {"role", "content"}
+
+
+@pytest.mark.parametrize(
+    ("value", "group"), [("a", '"a"'), ("1", '"1"'), (1, "1"), (0.5, "0.5")], ids=["text", "digits", "number", "part"]
+)
+def test_the_group_tells_text_and_numbers_apart(value: Any, group: str) -> None:
+    assert row({"text": "t", "doc": value}, group_by="doc").group == group
+
+
+@pytest.mark.parametrize(
+    ("fields", "message", "kind"),
+    [
+        ({"text": "t"}, "has no field doc", "no field doc"),
+        (
+            {"text": "t", "doc": None},
+            "doc is null (null), expected text or a number (data.group_by)",
+            "doc is not text or a number",
+        ),
+    ],
+    ids=["missing", "null"],
+)
+def test_a_row_without_its_group_is_refused(fields: Any, message: str, kind: str) -> None:
+    error = refused(fields, group_by="doc")
+    assert (str(error), error.kind) == (message, kind)
+
+
+def test_content_is_all_that_training_sees_and_nothing_else() -> None:
+    assert json.loads(row({"prompt": "a", "completion": "b"}).content()) == ["prompt_completion", "a", "b"]
+    chat = {"messages": [ASK, ANSWER]}
+    assert row(chat).content() == row({**chat, "id": 7, "tools": []}).content()
+    assert row(chat).content() == row({"messages": [dict(reversed(ASK.items())), ANSWER]}).content()
+    assert row(chat).content() != row({**chat, "tools": [CALL]}).content()
+    assert row(chat).content() != row({"messages": [ASK, {**ANSWER, "name": "x"}]}).content()
+
+
+def test_content_may_hold_dates_as_parquet_gives_them() -> None:
+    turn = {**ASK, "at": date(2026, 12, 1)}
+    assert '"at": "2026-12-01"' in row({"messages": [turn, ANSWER]}).content()
+
+
+def test_a_system_prompt_beside_the_turns_is_the_first_turn() -> None:
+    system = {"role": "system", "content": "be terse"}
+    assert row({"system": "be terse", "conversations": [ASK, ANSWER]}).context == [system, ASK, ANSWER]
+    assert row({"system": " ", "messages": [ASK, ANSWER]}).context == [ASK, ANSWER]
+    assert row({"system": "be terse", "prompt": "a", "completion": "b"}).context == "a"
+    assert str(refused({"system": 7, "messages": [ASK, ANSWER]})) == "system is a number (7), expected text"

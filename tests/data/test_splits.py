@@ -1,139 +1,174 @@
-"""The split is frozen by content: no seed, no order and no added row moves a row."""
+"""The side of a row follows from its text alone: no order and no added row moves it; what is shared is counted."""
 
+import hashlib
 import json
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ftx.config.schema import DataConfig
 from ftx.data.rows import Row
-from ftx.data.splits import content_hashes, overlaps, prompt_key, read_splits, split_by_prompt
-from ftx.errors import DataError
+from ftx.data.splits import Contents, draw_position, overlaps, prompt_key, side_position
+
+SEED = 0
 
 
-def row(prompt: str, completion: str = "x", where: str = "f:1") -> Row:
-    return Row("prompt_completion", where, prompt, completion)
+def row(prompt: str, completion: str = "x", group: str | None = None) -> Row:
+    return Row("prompt_completion", "f:1", prompt, completion, None, group)
 
 
-ROWS = [row(f"prompt {number}") for number in range(200)]
+def chat(*contents: str | None, where: str = "f:1") -> Row:
+    roles = ("user", "assistant")
+    turns = [{"role": roles[at % 2], "content": content} for at, content in enumerate(contents)]
+    return Row("messages", where, turns, [])
 
 
-def write(path: Path, prompts: list[str]) -> str:
-    path.write_text("".join(json.dumps({"prompt": p, "completion": "x"}) + "\n" for p in prompts))
-    return str(path)
+def place(one: Row, seed: int = SEED) -> float:
+    return side_position(one, prompt_key(one), seed)
 
 
-def test_the_fraction_is_about_met() -> None:
-    train, held_out = split_by_prompt(ROWS, 0.25, seed=0)
-    assert len(train) + len(held_out) == 200
-    assert 35 <= len(held_out) <= 65
+def contents(*rows: Row) -> Contents:
+    made = Contents()
+    for one in rows:
+        made.add(one, prompt_key(one))
+    return made
 
 
-def test_adding_and_reordering_rows_moves_no_old_row() -> None:
-    _, before = split_by_prompt(ROWS, 0.25, seed=0)
-    more = [row(f"other {number}") for number in range(50)] + ROWS[::-1]
-    _, after = split_by_prompt(more, 0.25, seed=0)
-    assert {r.context for r in before} == {r.context for r in after if str(r.context).startswith("prompt")}
+ROWS = [row(f"prompt {number}") for number in range(1000)]
 
 
-def test_another_split_seed_is_another_split() -> None:
-    assert split_by_prompt(ROWS, 0.25, seed=0)[1] != split_by_prompt(ROWS, 0.25, seed=1)[1]
+def by_hand(text: str) -> float:
+    return int(hashlib.sha256(text.encode()).hexdigest()[:16], 16) / 2**64
 
 
-def test_duplicates_stay_on_one_side_also_when_spacing_differs() -> None:
-    rows = [row(f"question {number % 10}" + " " * (number % 3), str(number)) for number in range(20)]
-    train, held_out = split_by_prompt(rows, 0.5, seed=0)
-    assert len(train) + len(held_out) == 20
-    assert not {prompt_key(r) for r in train} & {prompt_key(r) for r in held_out}
+def test_a_position_is_the_start_of_a_hash_of_seed_and_prompt() -> None:
+    assert place(row(" one  two\n")) == by_hand("0\none two")
+    assert place(row("one"), seed=7) == by_hand("7\none")
+    assert place(row("one", group='"g"')) == by_hand('0\ngroup "g"')
+    assert draw_position(row("a", "b"), 3) == by_hand('3\ndraw ["prompt_completion", "a", "b"]')
 
 
-def test_an_empty_side_is_refused_with_the_remedy() -> None:
-    with pytest.raises(DataError, match=r"data\.eval_fraction=0\.01 .* leaves 2 training and 0 validation rows of 2"):
-        split_by_prompt(ROWS[:2], 0.01, seed=0)
+def test_positions_fill_the_range_evenly() -> None:
+    places = sorted(map(place, ROWS))
+    assert places[0] >= 0
+    assert places[-1] < 1
+    # 1000 even draws: 250 below a quarter, give or take four standard deviations of 13.7.
+    assert abs(sum(at < 0.25 for at in places) - 250) < 55
 
 
-def test_a_chat_is_known_by_everything_before_its_last_turn() -> None:
-    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
-    other = [turns[0], {"role": "assistant", "content": "c"}]
-    assert prompt_key(Row("messages", "f:1", turns, [])) == prompt_key(Row("messages", "f:2", other, []))
+def test_another_seed_is_another_split() -> None:
+    held_out = [{one.context for one in ROWS if place(one, seed) < 0.25} for seed in (0, 1)]
+    # Of two independent quarters a quarter agrees.
+    assert 35 < len(held_out[0] & held_out[1]) < 95
 
 
-def test_overlap_is_counted_and_shown() -> None:
-    (overlap,) = overlaps(
-        {"train": [row("a", where="t:1"), row("b")], "validation": [row("a ", where="v:1"), row("c")]}
-    )
-    assert overlap.in_words() == "1 of 2 validation prompts are also in train: v:1 = t:1"
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param(row("a b"), row("a b "), id="trailing space"),
+        pytest.param(row("a b"), row("\n a\t\u00a0b"), id="space within"),
+        pytest.param(row("\u00e9"), row("e\u0301"), id="Unicode forms"),
+        pytest.param(row("a", "x"), row("a", "y"), id="answers"),
+        pytest.param(chat("a", "b"), chat("a ", "c"), id="a chat's trailing space"),
+        pytest.param(chat("a\nb", "c"), chat("a b", "c"), id="a chat's line end"),
+        pytest.param(chat("q", "e\u0301", "r", "b"), chat("q", "\u00e9", "r", "b"), id="a chat's Unicode form"),
+        pytest.param(row("a"), chat("a", "b"), id="a prompt and a chat of it"),
+        pytest.param(
+            row("a"), Row("prompt_completion", "f:1", [{"role": "user", "content": "a"}], []), id="a prompt as turns"
+        ),
+        pytest.param(Row("text", "f:1", "", "a  b"), Row("text", "f:1", "", "a b\n"), id="a text"),
+    ],
+)
+def test_the_same_question_has_one_key_and_one_place(one: Row, other: Row) -> None:
+    assert prompt_key(one) == prompt_key(other)
+    assert place(one) == place(other)
 
 
-def test_content_hashes_with_and_without_order() -> None:
-    one, other = content_hashes([row("a"), row("b")]), content_hashes([row("b"), row("a")])
-    assert one["any_order"] == other["any_order"]
-    assert one["ordered"] != other["ordered"]
-    assert content_hashes([row("a")])["any_order"] != content_hashes([row("a"), row("a")])["any_order"]
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param(row("ab"), row("a b"), id="words"),
+        pytest.param(row("a"), row("A"), id="case"),
+        pytest.param(chat("a", "b", "c", "d"), chat("a", "x", "c", "d"), id="an earlier answer"),
+        pytest.param(chat("a", "b", "c", "d"), chat("a", "b"), id="more turns"),
+        pytest.param(
+            Row("messages", "f:1", [{"role": "system", "content": "a"}, {"role": "assistant", "content": "b"}], []),
+            chat("a", "b"),
+            id="a system's word and a user's",
+        ),
+        pytest.param(Row("text", "f:1", "", "a"), Row("text", "f:1", "", "b"), id="texts"),
+    ],
+)
+def test_another_question_has_another_key(one: Row, other: Row) -> None:
+    assert prompt_key(one) != prompt_key(other)
 
 
-def test_files_of_ones_own(tmp_path: Path) -> None:
-    config = DataConfig(
-        source="file",
-        path=write(tmp_path / "train.jsonl", ["a", "b", "c"]),
-        eval_path=write(tmp_path / "eval.jsonl", ["d"]),
-        test_path=write(tmp_path / "test.jsonl", ["e"]),
-        max_examples=2,
-    )
-    splits = read_splits(config)
-    assert [r.context for r in splits.train] == ["a", "b"]
-    assert splits.record["train_examples"] == 2
-    assert splits.record["validation_examples"] == splits.record["test_examples"] == 1
-    assert splits.record["split"] == {"fraction": None, "seed": None}
-    assert [file["rows"] for file in splits.record["files"]] == [3, 1, 1]
+def test_a_tool_call_without_content_has_a_key() -> None:
+    assert prompt_key(chat("a", None, "b", "c")) == json.dumps([["user", "a"], ["assistant", ""], ["user", "b"]])
 
 
-def test_overlap_is_refused_unless_allowed(tmp_path: Path) -> None:
-    config = DataConfig(
-        source="file",
-        path=write(tmp_path / "train.jsonl", ["a", "b"]),
-        eval_path=write(tmp_path / "eval.jsonl", ["b  ", "d"]),
-    )
-    with pytest.raises(DataError, match=r"1 of 2 validation prompts are also in train.*\n.*data\.allow_overlap=true"):
-        read_splits(config)
-    config.allow_overlap = True
-    assert len(read_splits(config).record["overlap"]) == 1
+def test_what_follows_the_last_answer_is_no_part_of_the_prompt() -> None:
+    assert prompt_key(chat("a", "b", "c")) == prompt_key(chat("a", "b")) == "a"
 
 
-def test_a_small_overlap_is_said_and_recorded_but_can_be_refused(tmp_path: Path) -> None:
-    config = DataConfig(
-        source="file",
-        path=write(tmp_path / "train.jsonl", ["a", "b"]),
-        eval_path=write(tmp_path / "eval.jsonl", ["a", *(f"other {number}" for number in range(19))]),
-    )
-    assert read_splits(config).record["overlap"][0].startswith("1 of 20 validation prompts are also in train")
-    config.allow_overlap = False
-    with pytest.raises(DataError, match="1 of 20 validation prompts are also in train"):
-        read_splits(config)
+def test_groups_stay_together_whatever_their_prompts() -> None:
+    assert place(row("a", group="1")) == place(row("b", group="1"))
+    assert place(row("a", group="1")) != place(row("a", group="2"))
 
 
-def test_the_bundled_data_is_what_it_says() -> None:
-    splits = read_splits(DataConfig(source="bundled", name="orders"))
-    assert {name: len(rows) for name, rows in splits.by_name().items()} == {
-        "train": 156,
-        "validation": 31,
-        "test": 64,
+def test_a_draw_depends_on_the_whole_row() -> None:
+    assert draw_position(row("a", "b"), SEED) != draw_position(row("a", "c"), SEED)
+    assert draw_position(row("a", "b"), SEED) != draw_position(row("a", "b"), SEED + 1)
+    assert draw_position(row("a", "b"), SEED) == draw_position(row("a", "b", group="1"), SEED)
+
+
+def test_hashes_are_of_the_rows_in_order_and_in_any_order() -> None:
+    one, other = '["prompt_completion", "a", "x"]', '["prompt_completion", "b", "x"]'
+    digests = sorted(hashlib.sha256(text.encode()).digest() for text in (one, other))
+    assert contents(row("a"), row("b")).hashes() == {
+        "ordered": hashlib.sha256(f"{one}\n{other}\n".encode()).hexdigest(),
+        "any_order": hashlib.sha256(b"".join(digests)).hexdigest(),
     }
-    assert splits.record["path"] == "orders/train.jsonl"
-    assert splits.record["overlap"] == []
 
 
-@pytest.mark.train
-def test_a_data_set_that_the_datasets_library_loads(tmp_path: Path) -> None:
-    folder = tmp_path / "set"
-    folder.mkdir()
-    named = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "name": "x"}]
-    lines = [{"messages": named}]
-    lines += [{"messages": [{"role": "user", "content": f"q{n}"}, named[1] | {"content": "c"}]} for n in range(19)]
-    for line in lines[1:]:
-        del line["messages"][1]["name"]
-    (folder / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    splits = read_splits(DataConfig(source="hub", name=str(folder), eval_fraction=0.5))
-    rows = splits.train + splits.validation
-    assert len(rows) == 20
-    assert sum("name" in turn for r in rows for turn in r.context) == 1
+@pytest.mark.parametrize(
+    ("rows", "changed"),
+    [
+        ([row("b"), row("a")], {"ordered"}),
+        ([row("a"), row("b"), row("b")], {"ordered", "any_order"}),
+        ([row("a"), row("b", "y")], {"ordered", "any_order"}),
+        ([row("a"), row("b ")], {"ordered", "any_order"}),
+        ([row("a", group="1"), row("b")], set()),
+    ],
+    ids=["order", "a repeat", "a completion", "a space", "a group"],
+)
+def test_hashes_change_with_the_content(rows: list[Row], changed: set[str]) -> None:
+    before, after = contents(row("a"), row("b")).hashes(), contents(*rows).hashes()
+    assert {name for name in before if before[name] != after[name]} == changed
+
+
+def test_repeats_are_counted_by_prompt_and_whole() -> None:
+    rows = [row("a", "x"), row("a ", "x"), row("a", "x"), row("a", "y"), row("b"), row("c")]
+    assert contents(*rows).repeats() == {"prompts": 3, "rows": 1}
+
+
+def test_every_pair_of_splits_that_shares_prompts() -> None:
+    splits = {
+        "train": contents(row("a"), row("b"), row("c")),
+        "validation": contents(row("x"), row("b "), row("y"), row("a")),
+        "test": contents(row("z"), chat("x", "answer")),
+    }
+    assert overlaps(splits) == [
+        {"first": "train", "second": "validation", "rows": 2, "of": 4, "pairs": [(1, 1), (3, 0)]},
+        {"first": "validation", "second": "test", "rows": 1, "of": 2, "pairs": [(1, 0)]},
+    ]
+
+
+def test_all_shared_rows_are_counted_and_three_are_shown() -> None:
+    same = [row(str(number)) for number in range(5)]
+    (found,) = overlaps({"train": contents(*same), "validation": contents(*same, row("0"))})
+    assert (found["rows"], found["of"], found["pairs"]) == (6, 6, [(0, 0), (1, 1), (2, 2)])
+
+
+def test_nothing_shared() -> None:
+    nothing: list[Any] = overlaps({"train": contents(row("a")), "validation": contents(row("b"))})
+    assert nothing == []

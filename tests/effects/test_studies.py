@@ -54,7 +54,8 @@ def test_a_row_says_what_its_level_costs(aggregate: Aggregate, folder: Folder) -
     folder.change("lora.rank=8", 1, cost={"seconds": 40.0, "peak_memory_bytes": None})
     folder.write()
     rows = ask(aggregate).rows()
-    cost = {"seconds": 20.0, "tokens_per_second": 2000.0, "peak_memory_bytes": 2**29, "trainable_parameters": 99}
+    cost = {"train_rows": 156, "seconds": 20.0, "tokens_per_second": 2000.0, "peak_memory_bytes": 2**29}
+    cost |= {"trainable_parameters": 99}
     assert rows["lora.rank", 8]["cost"] == pytest.approx(cost)
     assert rows["lora.rank", 16]["cost"]["trainable_parameters"] == 195584
     assert rows["lora.rank", 8]["secondary"]["exact_match"]["n"] == 3

@@ -14,7 +14,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ftx.config.schema import DataConfig, ModelConfig
 from ftx.data.prepare import prepare
-from ftx.data.splits import read_splits
 from ftx.model.base import load_tokenizer
 from ftx.record.history import read_history
 from ftx.record.labbook import FIELDS
@@ -145,10 +144,10 @@ def test_the_untrained_model_does_not_know_the_answer() -> None:
     from ftx.scores.generation import generate
 
     tokenizer = load_tokenizer(ModelConfig(name="tiny", bundled=True))
-    splits = read_splits(DataConfig(source="bundled", name="orders"))
-    data = prepare(splits, DataConfig(source="bundled", name="orders"), tokenizer, 512)
+    data = prepare(DataConfig(source="bundled", name="orders"), tokenizer, 512)
+    assert data.test is not None
     model = AutoModelForCausalLM.from_pretrained(TINY, dtype=torch.float32)
-    items = generate(model, tokenizer, data.test, batch_size=64, max_new_tokens=120)
+    items = generate(model, tokenizer, data.test[:], batch_size=64, max_new_tokens=120)
     assert summarise(items)["exact_match"] < 0.05
 
 

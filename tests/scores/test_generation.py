@@ -10,7 +10,6 @@ from transformers import AutoModelForCausalLM
 from ftx.config.schema import DataConfig, ModelConfig
 from ftx.data.prepare import prepare
 from ftx.data.render import TokenizedRow
-from ftx.data.splits import read_splits
 from ftx.model.base import load_tokenizer
 from ftx.scores.exact_match import is_exact, prediction_line, summarise
 from ftx.scores.generation import Generated, generate, longest_answer
@@ -26,7 +25,7 @@ def tokenizer() -> Any:
 @pytest.fixture(scope="module")
 def rows(tokenizer: Any) -> list[TokenizedRow]:
     config = DataConfig(source="bundled", name="orders")
-    return prepare(read_splits(config), config, tokenizer, 512).validation[:7]
+    return prepare(config, tokenizer, 512).validation[:7]
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +77,8 @@ def test_the_limit_is_counted(model: Any, tokenizer: Any, rows: list[TokenizedRo
 
 
 def test_exact_match_looks_past_outer_space_alone() -> None:
-    row = TokenizedRow("f:1", [1], [1], 0, 1, "prompt", ' {"a": 1}')
-    items = [Generated(row, text, stopped=True) for text in ('{"a": 1}\n', '{"a":1}')]
+    row = TokenizedRow("f:1", [1, 2], ((1, 2),), 1, 1, ' {"a": 1}')
+    items = [Generated(row, "prompt", text, stopped=True) for text in ('{"a": 1}\n', '{"a":1}')]
     assert [is_exact(item) for item in items] == [True, False]
     assert summarise(items)["exact_match"] == 0.5
     assert prediction_line("test", items[0])["metrics"] == {"exact_match": 1.0}

@@ -1,6 +1,7 @@
 """Names that people bring from TRL, PEFT, transformers' Trainer and axolotl, and what to type here."""
 
 _BATCH = "Here: optim.batch_size is rows per optimiser step; hardware.micro_batch_size only splits it into passes."
+_DATA = "Here: data.path=FILE, or data.name=NAME for the Hub."
 _LENGTH = "Here: data.max_seq_len (evaluation has its own data.eval_max_seq_len)."
 _QUANTISED = "Quantised base weights are not supported; model.dtype=bf16 halves the memory of fp32."
 _PRECISION = "Here: hardware.precision=bf16|fp32|auto."
@@ -8,6 +9,14 @@ _CADENCE = "Here: checkpoint.every_epochs evaluates and saves together (0.25: fo
 _SUPERVISE = "Here: data.supervise=completion|assistant|last_turn|all."
 _TRACKING = "Here: tracking=tensorboard|none."
 _MODEL = "Here: model=hub model.name=NAME_OR_FOLDER."
+_TEMPLATE = "Here: data.template=model|training|plain|FILE.jinja."
+_TOLD = "Here: data.template_kwargs={enable_thinking: false}, whatever the template knows."
+_PROMPT = "Here: data.columns.prompt=YOUR_COLUMN."
+_COMPLETION = "Here: data.columns.completion=YOUR_COLUMN."
+_MESSAGES = "Here: data.columns.messages=YOUR_COLUMN (turns of role and content, or of from and value)."
+_TOOLS = "Tools stand in the rows: a column named tools, beside the turns."
+_MIXTURE = "Here: data.path=[a.jsonl,b.jsonl] data.weights=[1,0.5]."
+_CACHE = "Tokenised rows are kept and found again by themselves (data.cache_gb)."
 _TARGETS = "Here: lora.target_modules=[q_proj,v_proj]."
 
 FOREIGN_NAMES: dict[str, str] = {
@@ -42,6 +51,7 @@ FOREIGN_NAMES: dict[str, str] = {
     "gradient_accumulation_steps": _BATCH,
     "max_length": _LENGTH,
     "max_seq_length": _LENGTH,
+    "max_prompt_length": _LENGTH,
     "sequence_len": _LENGTH,
     "cutoff_len": _LENGTH,
     "model_max_length": _LENGTH,
@@ -49,15 +59,53 @@ FOREIGN_NAMES: dict[str, str] = {
     "sample_packing": "Packing is not supported: rows are trained one by one, so that their number means something.",
     "val_set_size": "Did you mean data.eval_fraction?",
     "validation_split": "Did you mean data.eval_fraction?",
-    "dataset": "Here: data=file data.path=FILE, or data=hub data.name=NAME.",
-    "dataset_name": "Here: data=hub data.name=NAME.",
-    "dataset_path": "Here: data=file data.path=FILE.",
-    "train_file": "Here: data=file data.path=FILE.",
+    "test_size": "Did you mean data.eval_fraction?",
+    "dataset": _DATA,
+    "datasets": _DATA,
+    "dataset_name": "Did you mean data.name?",
+    "dataset_path": "Did you mean data.path?",
+    "data_path": "Did you mean data.path?",
+    "data_files": "Did you mean data.path?",
+    "train_file": "Did you mean data.path?",
     "validation_file": "Did you mean data.eval_path?",
+    "test_file": "Did you mean data.test_path?",
+    "test_datasets": "Did you mean data.eval_path?",
+    "train_split": "Did you mean data.split?",
+    "dataset_train_split": "Did you mean data.split?",
+    "dataset_test_split": "Did you mean data.eval_split?",
+    "dataset_mixer": _MIXTURE,
+    "dataset_mixture": _MIXTURE,
+    "mix_strategy": _MIXTURE,
+    "interleave_probs": _MIXTURE,
+    "dataset_num_proc": _CACHE,
+    "preprocessing_num_workers": _CACHE,
+    "overwrite_cache": _CACHE,
+    "dataset_prepared_path": _CACHE,
+    "dataset_text_field": "Did you mean data.columns.text?",
+    "field_messages": _MESSAGES,
+    "conversation": _MESSAGES,
+    "conversations": _MESSAGES,
+    "sharegpt": _MESSAGES,
+    "instruction": _PROMPT,
+    "question": _PROMPT,
+    "query": _PROMPT,
+    "output": _COMPLETION,
+    "response": _COMPLETION,
+    "answer": _COMPLETION,
+    "tools": _TOOLS,
+    "chat_template": _TEMPLATE,
+    "chat_template_path": _TEMPLATE,
+    "chat_template_jinja": _TEMPLATE,
+    "chat_template_kwargs": _TOLD,
+    "enable_thinking": "Here: data.template_kwargs.enable_thinking=false.",
+    "add_generation_prompt": "ftx sets it itself: on where an answer is asked for, off for a whole row.",
     "max_train_samples": "Did you mean data.max_examples?",
     "completion_only_loss": _SUPERVISE,
     "assistant_only_loss": _SUPERVISE,
     "train_on_inputs": _SUPERVISE,
+    "train_on_prompt": _SUPERVISE,
+    "roles_to_train": _SUPERVISE,
+    "mask_history": "Here: data.supervise=last_turn.",
     "model_name_or_path": _MODEL,
     "base_model": _MODEL,
     "pretrained_model_name_or_path": _MODEL,

@@ -5,12 +5,28 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from ftx.config.keys import flat, run_keys, schema_keys
-from ftx.config.resolve import METRIC_DIRECTIONS
+from ftx.config.keys import WHOLE, flat, run_keys, schema_keys
+from ftx.config.resolve import METRIC_DIRECTIONS, paths_of
 from ftx.config.schema import RunConfig, StudyConfig
+from ftx.config.values import shown
 
+FILE_ENDINGS = (".jsonl", ".json", ".csv", ".parquet")
+"""Of data files, each also with .gz behind it."""
+TEMPLATES = ("model", "training", "plain")
+"""What data.template may be besides a file."""
+
+_SET_BY_FTX = (
+    "add_generation_prompt",
+    "chat_template",
+    "continue_final_message",
+    "conversation",
+    "messages",
+    "return_dict",
+    "return_tensors",
+    "tokenize",
+    "tools",
+)
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")
 _FETCH_SMOLLM2 = (
     "scripts/fetch_smollm2.py in ftx's repository fetches it; from the Hub it is model=hub "
@@ -29,6 +45,8 @@ def cross_field_problems(config: RunConfig) -> list[str]:
         _without_effect,
         _data_source,
         _data_files,
+        _weights,
+        _template,
         _early_stop,
         _precision,
         _device,
@@ -71,11 +89,6 @@ def announcements(config: RunConfig) -> list[str]:
             "The bundled tiny model knows nothing but sentences about orders; on data of your own its numbers only "
             "show that the pipeline works. model=smollm2 is a small real model."
         )
-    if config.optim.max_steps is None and config.checkpoint.every_epochs > config.optim.epochs:
-        lines.append(
-            f"checkpoint.every_epochs={config.checkpoint.every_epochs:g} is more than optim.epochs="
-            f"{config.optim.epochs:g}: the run is evaluated and saved once, at its end."
-        )
     return lines
 
 
@@ -86,8 +99,9 @@ def is_local_model(name: str) -> bool:
 
 def _empty(config: RunConfig) -> Iterator[str]:
     settings = flat(asdict(config))
-    for name in ("output_root", "labbook", "model.name", "data.name", "data.path", "data.eval_path", "data.test_path"):
-        if settings[name] == "":
+    names = ("path", "eval_path", "test_path", "name", "split", "eval_split", "test_split", "group_by", "template")
+    for name in ("output_root", "labbook", "model.name", *(f"data.{name}" for name in names)):
+        if "" in paths_of(settings[name]):
             yield f"{name} is empty: give it a value, or leave it out"
 
 
@@ -143,7 +157,7 @@ def _without_effect(config: RunConfig) -> Iterator[str]:
         (optim.name != "loraplus", ("optim.loraplus_ratio",), "only optim=loraplus has two learning rates"),
         (
             given_validation,
-            ("data.eval_fraction", "data.split_seed"),
+            ("data.eval_fraction", "data.split_seed", "data.group_by"),
             "the validation rows are given, nothing is split",
         ),
         (
@@ -151,10 +165,12 @@ def _without_effect(config: RunConfig) -> Iterator[str]:
             tuple(name for name in schema_keys() if name.startswith("data.columns.")),
             "data=orders has its own columns: data=file takes yours",
         ),
-        (data.source != "hub", ("data.train_split", "data.eval_split", "data.test_split"), "only data=hub has splits"),
+        (data.source == "bundled", ("data.on_bad_row",), "data=orders has no bad rows"),
+        (data.source != "file", ("data.weights",), "only data=file mixes files"),
+        (data.source != "hub", ("data.split", "data.eval_split", "data.test_split"), "only data=hub has splits"),
         (data.source != "hub", ("data.revision",), "only data=hub has revisions"),
     ]
-    settings = flat(asdict(config))
+    settings = flat(asdict(config), whole=WHOLE)
     for ignored, names, why in rules:
         for name in names:
             if ignored and settings[name] != schema_keys()[name].default:
@@ -186,31 +202,52 @@ def _data_source(config: RunConfig) -> Iterator[str]:
         value = getattr(data, name)
         if value is not None and data.source == "bundled":
             yield (
-                f"data.{name}={value} inside data=orders, whose other splits are bundled: "
+                f"data.{name}={shown(value)} inside data=orders, whose other splits are bundled: "
                 "use data=file data.path=FILE (and data.eval_path, data.test_path)"
             )
         elif value is not None and data.source == "hub":
-            yield f"data.{name} belongs to data=file; data=hub takes data.train_split, data.eval_split, data.test_split"
+            yield f"data.{name} belongs to data=file; data=hub takes data.split, data.eval_split, data.test_split"
 
 
 def _data_files(config: RunConfig) -> Iterator[str]:
+    if config.data.source != "file":
+        return
     seen: dict[Path, str] = {}
+    expected = f"expected one that ends in {', '.join(FILE_ENDINGS)}, or one of these and .gz"
     for name in ("path", "eval_path", "test_path"):
-        value: Any = getattr(config.data, name)
-        if not value or config.data.source != "file":
-            continue
-        path = Path(value).expanduser()
-        if not path.is_file():
-            yield f"data.{name}={value}: {'is a folder' if path.is_dir() else 'no such file'}; expected a .jsonl file"
-        elif path.suffix != ".jsonl":
-            yield f"data.{name}={value}: expected a .jsonl file, one JSON object a line"
-        elif (real := path.resolve()) in seen and config.data.allow_overlap is not True:
-            yield (
-                f"data.{name} is the same file as data.{seen[real]}: a model scored on its own training rows "
-                "proves nothing (data.allow_overlap=true, if you mean it)"
-            )
-        else:
-            seen[real] = name
+        for given in filter(None, paths_of(getattr(config.data, name))):
+            path = Path(given).expanduser()
+            if not path.is_file():
+                yield f"data.{name}={given}: {'is a folder' if path.is_dir() else 'no such file'}; {expected}"
+            elif not path.name.removesuffix(".gz").endswith(FILE_ENDINGS):
+                yield f"data.{name}={given}: {expected}"
+            elif (other := seen.get(path.resolve())) == name:
+                yield (
+                    f"data.{name} names {given} twice: name it once (data.weights says how often the rows of each "
+                    "file of data.path stand in an epoch)"
+                )
+            elif other is not None and not config.data.allow_overlap:
+                yield (
+                    f"data.{name}={given} is also a file of data.{other}: a model scored on its own training "
+                    "rows proves nothing (data.allow_overlap=true, if you mean it)"
+                )
+            else:
+                seen[path.resolve()] = name
+
+
+def _weights(config: RunConfig) -> Iterator[str]:
+    weights, files = config.data.weights, len(paths_of(config.data.path))
+    if config.data.source == "file" and weights is not None and len(weights) != files:
+        yield f"data.weights={shown(weights)} has {len(weights)} numbers for {files} in data.path: one a file"
+
+
+def _template(config: RunConfig) -> Iterator[str]:
+    template = config.data.template
+    if template and template not in TEMPLATES and not Path(template).expanduser().is_file():
+        yield f"data.template={template}: no such file; expected one of {', '.join(TEMPLATES)}, or a .jinja file"
+    for name in config.data.template_kwargs:
+        if name in _SET_BY_FTX:
+            yield f"data.template_kwargs.{name}: ftx sets that itself, row by row; leave it out"
 
 
 def _early_stop(config: RunConfig) -> Iterator[str]:

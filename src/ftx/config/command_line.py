@@ -15,6 +15,8 @@ _VIEWS = {"--cfg": "job", "-c": "job", "--info": "all", "-i": "all"}
 _VIEW_OPTIONS = ("job", "hydra", "all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 _VIEW_FLAGS = ("--resolve", "--hydra-help", "--version")
 
+_SOURCES = {"data.path": "file", "data.name": "hub"}
+
 
 @dataclass
 class CommandLine:
@@ -56,7 +58,18 @@ def parse_command_line(arguments: Sequence[str]) -> CommandLine:
             raise ConfigError([f"{word}: no such flag; settings are typed as key=value, see --help"])
     if line.json and line.view:
         raise ConfigError([f"--json has no meaning with {line.view[0]}, which prints Hydra's own text"])
+    line.overrides = with_source(line.overrides)
     return line
+
+
+def with_source(words: Sequence[str]) -> list[str]:
+    """The overrides, with the `data=` that `data.path=FILE` or `data.name=NAME` can only mean.
+
+    A study's file may choose the data itself, so beside one, and beside a typed `data=`, nothing is added.
+    """
+    typed = {word.partition("=")[0].lstrip("+~") for word in words}
+    meant = next((option for key, option in _SOURCES.items() if key in typed), None)
+    return list(words) if meant is None or typed & {"data", "study"} else [f"data={meant}", *words]
 
 
 def packaged_config_dir() -> Path:

@@ -18,6 +18,7 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
@@ -33,7 +34,7 @@ from ftx.config.command_line import (
     packaged_config_dir,
     search_path,
 )
-from ftx.config.keys import GROUPS, WHOLE, flat, is_known, schema_keys, unknown_key
+from ftx.config.keys import GROUPS, WHOLE, flat, is_free, is_known, schema_keys, unknown_key
 from ftx.config.overrides import override_problems, parsed, plain_value
 from ftx.config.resolve import resolve
 from ftx.config.schema import Composition, RunConfig, StudyConfig
@@ -159,7 +160,7 @@ class Composer:
     def _substituted(self, base: Sequence[str], more: Sequence[str]) -> Composed:
         start = self.at(base)
         overrides = parsed(more)
-        plain = all(word.key_or_group in schema_keys() and not word.is_sweep_override() for word in overrides)
+        plain = all(_replaces(word) for word in overrides)
         if not plain or "${" in repr(start.typed) or any("${" in word for word in more):
             return self._by_hydra([*base, *more])
         typed, unresolved = copy.deepcopy(start.typed), copy.deepcopy(start.unresolved)
@@ -172,6 +173,11 @@ class Composer:
             reduce(operator.getitem, sections, typed)[leaf] = value
             setattr(reduce(getattr, sections, unresolved), leaf, converted(name, value))
         return Composed(typed, unresolved)
+
+
+def _replaces(word: Override) -> bool:
+    """Whether the override puts one value in the place of another; a mapping of free keys is merged by Hydra."""
+    return word.key_or_group in schema_keys() and not is_free(word.key_or_group) and not word.is_sweep_override()
 
 
 @contextmanager

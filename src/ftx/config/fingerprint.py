@@ -33,6 +33,8 @@ TRAIN_KEYS = (
     "optim.max_steps",
     "optim.batch_size",
     "optim.max_grad_norm",
+    "data.weights",
+    "data.max_examples",
     "data.max_seq_len",
     "hardware.precision",
     "hardware.threads",
@@ -57,15 +59,16 @@ EVALUATION_KEYS = (
     "score.max_new_tokens",
     "score.max_examples",
 )
-# Which tokens of a row count, in training and in evaluation.
-BOTH = ("data.on_long", "data.supervise")
-# The rows and weights themselves are hashed, not where they were found; the rest changes no number.
+# What the model sees of a row and which tokens count, in training and in evaluation.
+BOTH = ("data.on_long", "data.supervise", "data.template_kwargs")
+# Rows, template and the model's weights are hashed themselves, not where they were found; the rest changes no number.
 NEITHER = (
     "name",
     "notes",
     "hypothesis",
     "output_root",
     "labbook",
+    "preflight",
     "model.name",
     "model.bundled",
     "model.revision",
@@ -73,7 +76,7 @@ NEITHER = (
     "data.source",
     "data.name",
     "data.revision",
-    "data.train_split",
+    "data.split",
     "data.eval_split",
     "data.test_split",
     "data.path",
@@ -85,9 +88,13 @@ NEITHER = (
     "data.columns.text",
     "data.eval_fraction",
     "data.split_seed",
+    "data.group_by",
+    "data.on_bad_row",
+    "data.template",
     "data.max_dropped",
-    "data.max_examples",
     "data.allow_overlap",
+    "data.snapshot",
+    "data.cache_gb",
     "hardware.device",
     "hardware.micro_batch_size",
     "hardware.eval_batch_size",

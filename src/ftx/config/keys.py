@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 from ftx.config.aliases import FOREIGN_NAMES
 from ftx.config.schema import Composition, RunConfig
 
-FREE_NODES = ("custom",)
+FREE_NODES = ("custom", "data.template_kwargs")
 WHOLE = (*FREE_NODES, "study.axes")  # one value each, whatever keys it holds
 PROSE = ("notes", "hypothesis")
 GROUPS = ("model", "lora", "optim", "data", "hardware", "score", "tracking", "study", "debug")
@@ -48,7 +48,7 @@ def section_names() -> frozenset[str]:
 
 
 def _leaves(node: type, prefix: str) -> Iterator[Key]:
-    hints = get_type_hints(node)
+    hints = get_type_hints(node, include_extras=True)
     blank = node()
     for item in fields(node):
         name = f"{prefix}{item.name}"

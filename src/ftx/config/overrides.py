@@ -8,7 +8,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, ValueType
 from hydra.errors import HydraException
 
-from ftx.config.keys import GROUPS, flat, is_free, schema_keys, section_names, unknown_key
+from ftx.config.keys import GROUPS, WHOLE, flat, is_free, schema_keys, section_names, unknown_key
 from ftx.config.values import shown, type_in_words, value_problem
 
 _NEVER_SWEPT = ("name", "notes", "hypothesis", "output_root", "labbook")
@@ -42,7 +42,8 @@ def _override_problems(override: Override, options: Mapping[str, Sequence[str]],
         if problem is not None:
             yield problem
             return
-    if is_hydras(name) or is_free(name) or (override.is_sweep_override() and not override.is_discrete_sweep()):
+    inside_free = is_free(name) and name not in schema_keys()
+    if is_hydras(name) or inside_free or (override.is_sweep_override() and not override.is_discrete_sweep()):
         return  # an interval is for a sweeper that searches; ftx's own refuses it (split_axes)
     if (name == "study" or name.startswith("study.")) and not multirun:
         yield f"{typed}: a study is several runs; add -m"
@@ -75,13 +76,14 @@ def _sweep_problem(override: Override, *, multirun: bool) -> str | None:
         return f"{typed}: a study does not vary {name}; give it one value"
     if override.value_type is ValueType.GLOB_CHOICE_SWEEP:
         return f"{typed}: glob() is not taken, so that a new file adds no level in silence; list the values"
-    if _is_list(name) and not all(isinstance(value, list) for value in override.sweep_iterator()):
+    if _is_list(name) and not all(value is None or isinstance(value, list) for value in override.sweep_iterator()):
         return _list_spelling(name, values, list(override.sweep_iterator()))
     return None
 
 
 def _is_list(name: str) -> bool:
-    return name in schema_keys() and "a list" in type_in_words(schema_keys()[name].type)
+    """Whether the key takes nothing but lists; of files a comma separates, one each is a level."""
+    return name in schema_keys() and type_in_words(schema_keys()[name].type).startswith("a list")
 
 
 def _list_spelling(name: str, typed: str, values: Sequence[Any]) -> str:
@@ -99,7 +101,7 @@ def _value_problems(name: str, value: Any) -> Iterator[str]:
         if not isinstance(value, dict):
             yield f"{name} is a group of keys, got {shown(value)}: write {name}.KEY=VALUE"
             return
-        for inner, item in flat({name: value}).items():
+        for inner, item in flat({name: value}, whole=WHOLE).items():
             yield from _leaf_problems(inner, item)
     else:
         yield from _leaf_problems(name, value)

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from typing import Any
 
 from ftx.config.schema import RunConfig
 
@@ -32,6 +33,17 @@ def derived_micro_batch_size(batch_size: int) -> int:
     return max(n for n in range(1, LARGEST_DEFAULT_MICRO_BATCH + 1) if batch_size % n == 0)
 
 
+def paths_of(value: Any) -> list[str]:
+    """The files that `data.path`, `data.eval_path` or `data.test_path` names: of null none, of a text that one."""
+    return [] if value is None else [value] if isinstance(value, str) else list(value)
+
+
+def one_or_many(value: Any) -> Any:
+    """A key of files as it is recorded: a list of one file is that file."""
+    paths = paths_of(value)
+    return paths[0] if len(paths) == 1 else value
+
+
 def resolve(config: RunConfig) -> RunConfig:
     """A copy of `config` in which everything that follows from other settings is filled in.
 
@@ -48,6 +60,10 @@ def resolve(config: RunConfig) -> RunConfig:
     if out.optim.lr is None:
         full = out.lora.variant == "none"
         out.optim.lr = LEARNING_RATE_ALL_WEIGHTS if full else LEARNING_RATE_WITH_ADAPTER
+    for name in ("path", "eval_path", "test_path"):
+        setattr(out.data, name, one_or_many(getattr(out.data, name)))
+    if out.data.weights == [1.0] * len(paths_of(out.data.path)):
+        out.data.weights = None  # every row once, as without weights
     if out.hardware.micro_batch_size is None:
         out.hardware.micro_batch_size = derived_micro_batch_size(out.optim.batch_size)
     return out

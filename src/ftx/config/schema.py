@@ -7,7 +7,10 @@ A value of None means "follows from other settings"; `resolve.py` fills it in.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+Paths = Annotated[Any, "a file or a list of files, written [a.jsonl,b.jsonl], or null"]
+"""OmegaConf knows no such type; the words are those of refusals and --help (`values.py`, `resolve.paths_of`)."""
 
 
 def key(
@@ -110,20 +113,33 @@ class ColumnsConfig:
 
 @dataclass
 class DataConfig:
-    """Rows, splits, lengths and what of a row is supervised."""
+    """Rows, splits, templates, lengths and what of a row is supervised."""
 
     source: str = key("file", "where rows come from", choices=("bundled", "file", "hub"))
     name: str | None = key(None, "bundled or Hub data set")
-    revision: str | None = key(None, "Hub commit, tag or branch")
-    train_split: str = key("train", "Hub: split to train on")
+    revision: str | None = key(None, "Hub commit, tag or branch; the resolved commit is recorded")
+    split: str = key("train", "Hub: split to train on")
     eval_split: str | None = key(None, "Hub: split to validate on; null: a fraction of the training split")
     test_split: str | None = key(None, "Hub: split to test on")
-    path: str | None = key(None, "training rows, JSON lines")
-    eval_path: str | None = key(None, "validation rows; null: a fraction of the training rows")
-    test_path: str | None = key(None, "test rows, never used to choose anything")
+    path: Paths = key(None, "training rows: one file or a list; .jsonl, .json, .csv or .parquet, each also .gz")
+    weights: list[float] | None = key(
+        None, "how often the rows of each file of data.path stand in an epoch: 2 is twice, 0.5 half of them", gt=0
+    )
+    eval_path: Paths = key(None, "validation rows; null: a fraction of the training rows")
+    test_path: Paths = key(None, "test rows, never used to choose anything")
     columns: ColumnsConfig = section(ColumnsConfig, "column names of your files")
+    on_bad_row: str = key(
+        "error", "rows that cannot be used: refuse them all by line, or skip and count them", choices=("error", "skip")
+    )
     eval_fraction: float = key(0.1, "share of the training rows held out if there are no validation rows", gt=0, lt=1)
     split_seed: int = key(0, "seed of that split; the run's seed never moves it", ge=0)
+    group_by: str | None = key(None, "column whose equal values stay on one side of that split; null: equal prompts")
+    allow_overlap: bool = key(False, "train although validation or test prompts are among the training rows")
+    template: str = key(
+        "model",
+        "chat template: the model's own, training (TRL's version of it), plain (for base models), or a .jinja file",
+    )
+    template_kwargs: dict[str, Any] = key({}, "what the template is told, such as {enable_thinking: false}")
     max_seq_len: int = key(1024, "longest training row in tokens", ge=2)
     eval_max_seq_len: int | None = key(None, "longest evaluation row; null: the model's limit, never max_seq_len", ge=2)
     on_long: str = key("drop", "rows longer than the limit", choices=("drop", "truncate", "error"))
@@ -134,10 +150,9 @@ class DataConfig:
         "what carries loss; auto: the completion, all assistant turns of a chat, all of a text",
         choices=("auto", "completion", "assistant", "last_turn", "all"),
     )
-    allow_overlap: bool | None = key(
-        None,
-        "validation or test prompts among the training rows: true allows them, false refuses the first; null: "
-        "said and recorded up to 5% of a split, refused above",
+    snapshot: bool = key(False, "keep a copy of every file read, named by its content, in output_root/.data")
+    cache_gb: float = key(
+        20.0, "room for tokenised data, shared by all runs ($FTX_CACHE, else ~/.cache/ftx); 0: none", ge=0
     )
 
 
@@ -204,6 +219,7 @@ class RunConfig:
     hypothesis: str = key("", "what you expect, recorded before the run")
     output_root: str = key("outputs", "folder of run directories")
     labbook: str | None = key("labbook.md", "file that gets one line per run; null: none")
+    preflight: bool = key(True, "before training, one step on the longest batch and a trial save; false: skip these")
     metric: MetricConfig = section(MetricConfig, "the primary metric")
     model: ModelConfig = section(ModelConfig, "the base model")
     lora: LoraConfig = section(LoraConfig, "the adapter")

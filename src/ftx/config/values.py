@@ -3,13 +3,14 @@
 import math
 import types
 from functools import cache
-from typing import Any, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Union, cast, get_args, get_origin
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ftx.config.keys import Key, schema_keys
-from ftx.config.schema import Composition
+from ftx.config.resolve import one_or_many
+from ftx.config.schema import Composition, Paths
 
 _WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 _BOUND_WORDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
@@ -35,14 +36,23 @@ def value_problem(name: str, value: Any) -> str | None:
 
 
 def converted(name: str, value: Any) -> Any:
-    """`value` as the type of the key `name`; raises where OmegaConf refuses it."""
+    """`value` as the type of the key `name`; raises where it cannot be that."""
     leaf = schema_keys()[name]
+    if leaf.type == Paths:
+        return _files(value)
     if isinstance(value, bool) and not _accepts(leaf.type, bool):
         raise ValueError("a truth value is not a number")
     scratch = _scratch()
     OmegaConf.update(scratch, leaf.name, value, merge=False)
     found = OmegaConf.select(scratch, leaf.name)
     return OmegaConf.to_container(found) if OmegaConf.is_config(found) else found
+
+
+def _files(value: Any) -> Any:
+    listed = isinstance(value, list) and value and all(isinstance(path, str) for path in value)
+    if not (value is None or isinstance(value, str) or listed):
+        raise ValueError("neither a file nor a list of files")
+    return one_or_many(value)
 
 
 @cache
@@ -62,6 +72,8 @@ def _choice_problem(leaf: Key, value: Any) -> str | None:
 
 
 def _bound_problem(leaf: Key, value: Any) -> str | None:
+    if isinstance(value, list):
+        return next(filter(None, (_bound_problem(leaf, item) for item in value)), None)
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return None
     tests = {
@@ -80,6 +92,8 @@ def _bound_problem(leaf: Key, value: Any) -> str | None:
 
 def type_in_words(hint: Any) -> str:
     """The type of a key as a person would say it, `int | None` as "a whole number or null"."""
+    if get_origin(hint) is Annotated:
+        return str(get_args(hint)[1])
     parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     words = []
     for part in parts:

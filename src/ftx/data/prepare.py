@@ -1,147 +1,135 @@
-"""All splits as token ids within their length limits, with counts of everything that did not fit."""
+"""The way of the rows: read, split, rendered, tokenised once, cached; then what of them this run uses."""
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from ftx.config.schema import DataConfig
-from ftx.data.render import TokenizedRow, encode
-from ftx.data.rows import Row
-from ftx.data.splits import Splits
-from ftx.errors import DataError
+from ftx.data.build import Builder
+from ftx.data.cache import Cache, Entry, cache_root
+from ftx.data.findings import Finding, data_findings
+from ftx.data.limits import drawn, limited
+from ftx.data.render import Encoder
+from ftx.data.sources import Source, sources_of
+from ftx.data.splits import SPLITS
+from ftx.data.store import TokenizedSplit
+from ftx.data.templates import template_sha256
+from ftx.record.provenance import package_versions, sources_sha256
+
+_CODE = sources_sha256(Path(__file__).parent)
+_LIBRARIES = ("transformers", "tokenizers", "jinja2", "pyarrow")
 
 
 @dataclass(frozen=True)
 class PreparedData:
-    """Token ids of every split, and what the record says of them. `test` may be empty."""
+    """Token ids of every split, what the record says of them, and what a person should know."""
 
-    train: list[TokenizedRow]
-    validation: list[TokenizedRow]
-    test: list[TokenizedRow]
+    splits: Mapping[str, TokenizedSplit]
     record: dict[str, Any]
+    findings: list[Finding]
 
-    def notices(self) -> list[str]:
-        """What was left out, cut or found twice, one line each; nothing of it happens in silence."""
-        lines = list(self.record["overlap"])
-        for name, counts in self.record["lengths"].items():
-            if counts["too_long"]:
-                lines.append(
-                    f"{counts['too_long']} of {counts['rows']} {name} rows are longer than {counts['limit']} tokens: "
-                    f"{counts['dropped']} dropped, {counts['truncated']} cut, "
-                    f"{counts['target_tokens_lost']} target tokens lost"
-                )
-        return lines
+    @property
+    def train(self) -> TokenizedSplit:
+        """Training rows."""
+        return self.splits["train"]
 
-    def by_name(self) -> dict[str, list[TokenizedRow]]:
-        """The splits that have rows."""
-        named = {"train": self.train, "validation": self.validation, "test": self.test}
-        return {name: rows for name, rows in named.items() if rows}
+    @property
+    def validation(self) -> TokenizedSplit:
+        """The rows that choose the checkpoint."""
+        return self.splits["validation"]
 
-
-@dataclass(frozen=True)
-class Fitted:
-    """Rows within a length limit, and what became of the others."""
-
-    rows: list[TokenizedRow]
-    counts: dict[str, int]
+    @property
+    def test(self) -> TokenizedSplit | None:
+        """The rows that choose nothing; None where there are none."""
+        return self.splits.get("test")
 
 
-def prepare(splits: Splits, config: DataConfig, tokenizer: Any, model_limit: int | None) -> PreparedData:
-    """Tokenise every split; `model_limit` is the longest sequence the model can take, in tokens.
+def prepare(config: DataConfig, tokenizer: Any, model_limit: int | None) -> PreparedData:
+    """Everything between the person's files and the first batch.
+
+    Args:
+        config: with or without a cache, which changes no token.
+        tokenizer: with its template chosen (`templates.choose_template`).
+        model_limit: the longest sequence that the model can take, in tokens.
 
     Raises:
-        DataError: rows the template refuses, too many rows too long, or nothing left to learn from.
+        DataError: files or rows that cannot be used. What can be used but should not is among the findings.
     """
+    sources = sources_of(config)
+    entry = _entry(config, tokenizer, sources)
     limits = {
         "train": _smaller(config.max_seq_len, model_limit),
-        "validation": _smaller(config.eval_max_seq_len, model_limit),
+        "validation": (evaluation := _smaller(config.eval_max_seq_len, model_limit)),
+        "test": evaluation,
     }
-    limits["test"] = limits["validation"]
-    ready: dict[str, list[TokenizedRow]] = {}
-    counts: dict[str, Any] = {}
-    for name, rows in splits.by_name().items():
-        fitted = fit(_encode_all(rows, tokenizer, config.supervise), limits[name], config.on_long)
-        _refuse_losses(name, fitted, limits[name], config)
-        ready[name] = fitted.rows
-        counts[name] = {**fitted.counts, "limit": limits[name], **_token_counts(fitted.rows)}
-    record = {
-        **splits.record,
-        "train_examples": len(ready["train"]),
-        "validation_examples": len(ready["validation"]),
-        "test_examples": len(ready.get("test", [])),
+    splits: dict[str, TokenizedSplit] = {}
+    lengths: dict[str, Any] = {}
+    for name in SPLITS:
+        if name in entry.stores:
+            store, training = entry.stores[name], name == "train"
+            numbers = drawn(store, config.weights if training else None, config.max_examples if training else None)
+            found = limited(store, numbers, limits[name], config.on_long)
+            splits[name], lengths[name] = found.rows, found.counts
+    record = _record(entry, sources, tokenizer, config, splits) | {"lengths": lengths}
+    findings = data_findings(record, config)
+    if entry.aside is not None:
+        findings.append(Finding("note", "cache", f"Tokenised data is not kept: {entry.aside}"))
+    return PreparedData(splits, record, findings)
+
+
+def _entry(config: DataConfig, tokenizer: Any, sources: Sequence[Source]) -> Entry:
+    encoder = Encoder(tokenizer, config.template_kwargs, config.supervise)
+    cache = Cache(cache_root(), int(config.cache_gb * 1e9) if tokenizer.is_fast else 0)
+    hashes = [source.records.sha256() for source in sources]
+    key = _key(config, tokenizer, sources, hashes) if config.cache_gb and tokenizer.is_fast else ""
+    return cache.entry(key, lambda folder: Builder(config, encoder, folder).build(sources, hashes))
+
+
+def _key(config: DataConfig, tokenizer: Any, sources: Sequence[Source], hashes: Sequence[str]) -> str:
+    """Of everything that decides what is stored: bytes, settings, tokenizer, template, code and libraries."""
+    settings = {
+        name: value
+        for name, value in asdict(config).items()
+        if name in ("columns", "on_bad_row", "group_by", "eval_fraction", "split_seed", "template_kwargs", "supervise")
+    }
+    parts = {
+        "settings": settings,
+        "sources": [(source.split, source.records.origin, source.revision) for source in sources],
+        "bytes": list(hashes),
+        "tokenizer": hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest(),
+        "special": {name: str(token) for name, token in tokenizer.special_tokens_map.items()},
+        "template": template_sha256(tokenizer),
+        "code": _CODE,
+        "libraries": package_versions(_LIBRARIES),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _record(
+    entry: Entry,
+    sources: Sequence[Source],
+    tokenizer: Any,
+    config: DataConfig,
+    splits: Mapping[str, TokenizedSplit],
+) -> dict[str, Any]:
+    """The record's `dataset`, but for the lengths."""
+    training = [file for file in entry.record["files"] if file["split"] == "train"]
+    first = training[0]
+    many = len(training) > 1
+    joined = hashlib.sha256("".join(file["sha256"] for file in training).encode()).hexdigest()
+    return {
+        "path": ", ".join(file["path"] for file in training),
+        "sha256": joined if many else first["sha256"],
+        "revision": first["revision"],
+        **{f"{name}_examples": len(splits.get(name, ())) for name in SPLITS},
+        **entry.record,
+        "weights": config.weights,
         "supervise": config.supervise,
         "template_sha256": template_sha256(tokenizer),
-        "lengths": counts,
-    }
-    return PreparedData(ready["train"], ready["validation"], ready.get("test", []), record)
-
-
-def fit(rows: Sequence[TokenizedRow], limit: int | None, on_long: str) -> Fitted:
-    """Keep rows of at most `limit` tokens; drop or cut the others as `on_long` says.
-
-    A row that loses its whole last answer to the cut is dropped: it would train nothing, and be scored on nothing.
-    """
-    kept: list[TokenizedRow] = []
-    counts = {"rows": len(rows), "too_long": 0, "dropped": 0, "truncated": 0, "target_tokens_lost": 0}
-    for row in rows:
-        if limit is None or len(row.input_ids) <= limit:
-            kept.append(row)
-            continue
-        counts["too_long"] += 1
-        cut = _cut(row, limit) if on_long == "truncate" else None
-        if cut is None or cut.supervised == 0 or limit <= (row.prompt_length or 0):
-            counts["dropped"] += 1
-            counts["target_tokens_lost"] += row.supervised
-        else:
-            counts["truncated"] += 1
-            counts["target_tokens_lost"] += row.supervised - cut.supervised
-            kept.append(cut)
-    return Fitted(kept, counts)
-
-
-def template_sha256(tokenizer: Any) -> str | None:
-    """The hash of the chat template in use; None for a model without one."""
-    template = tokenizer.chat_template
-    return None if template is None else hashlib.sha256(template.encode()).hexdigest()
-
-
-def _encode_all(rows: Sequence[Row], tokenizer: Any, supervise: str) -> list[TokenizedRow]:
-    return [encode(row, tokenizer, supervise) for row in rows]
-
-
-def _cut(row: TokenizedRow, limit: int) -> TokenizedRow:
-    return replace(row, input_ids=row.input_ids[:limit], labels=row.labels[:limit])
-
-
-def _refuse_losses(name: str, fitted: Fitted, limit: int | None, config: DataConfig) -> None:
-    counts = fitted.counts
-    key = "data.max_seq_len" if name == "train" else "data.eval_max_seq_len"
-    asked = config.max_seq_len if name == "train" else config.eval_max_seq_len
-    bound = f"{key}={limit}" if limit == asked else f"the model's own limit of {limit}"
-    lost = f"{counts['dropped']} of {counts['rows']} {name} rows are longer than {bound} tokens"
-    if config.on_long == "error" and counts["too_long"]:
-        raise DataError(
-            f"{counts['too_long']} of {counts['rows']} {name} rows are longer than {key}={limit} tokens: raise it, "
-            "or say data.on_long=drop or truncate"
-        )
-    if config.on_long == "truncate":
-        lost = f"{lost} and would lose their whole answer"
-    if not any(row.supervised for row in fitted.rows):
-        raise DataError(f"no {name} row has a token to learn from; {lost}")
-    if counts["dropped"] > config.max_dropped * counts["rows"]:
-        raise DataError(
-            f"{lost}, more than data.max_dropped={config.max_dropped:g} allows: raise {key}, shorten the rows, "
-            "or allow more with data.max_dropped"
-        )
-
-
-def _token_counts(rows: Sequence[TokenizedRow]) -> dict[str, int]:
-    return {
-        "kept": len(rows),
-        "tokens": sum(len(row.input_ids) for row in rows),
-        "target_tokens": sum(row.supervised for row in rows),
-        "longest": max(len(row.input_ids) for row in rows),
+        "template_kwargs": config.template_kwargs,
     }
 
 

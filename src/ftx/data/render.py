@@ -1,210 +1,307 @@
-"""What the model really sees of one row: its token ids, and which of them carry loss.
+"""What the model really sees of a row: its token ids, and which of them carry loss.
 
-The template renders the row once, as text. What precedes a turn, as generation would see it, must be a prefix of that
-text; what lies between there and the end of the turn is supervised: the answer, and what the template adds to it (an
-end token, an empty thinking block). The tokens are those of the whole text, unless one of them spans the beginning of
-an answer: then the pieces are made into tokens one by one, as generation will meet them.
+The template renders the row once, as text. Of a supervised turn, everything between what generation starts from and
+the end of the turn carries loss: the answer, and what the template adds to it (an end token, an empty thinking block).
+The tokens are those of the whole text, unless one of them spans the beginning of an answer: then the pieces are made
+into tokens one by one, as generation will meet them.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from jinja2.exceptions import TemplateError
-
-from ftx.data.rows import Row, Turn
-from ftx.errors import DataError
+from ftx.data.rows import Row, RowError
+from ftx.data.templates import ChatTemplate, Conversation, begins_texts, control_tokens, control_words
+from ftx.data.turns import Span, TurnFinder, answers_of, said, squeezed, supervised_of, turns_of
 
 IGNORED = -100
-
-Span = tuple[int, int]  # begin and end, the end not included
 
 
 @dataclass(frozen=True)
 class TokenizedRow:
-    """One row as token ids. `labels` are the ids where loss applies and -100 elsewhere, never at position 0.
+    """One row as token ids; `spans` are the stretches that carry loss, in order, never position 0.
 
     `prompt_length` is where the last answer begins, None where there is none (plain text); `answer_length` is that
-    answer's number of tokens, and `reference` its text without the end token, both of the uncut row.
+    answer's number of tokens, and `reference` its text without the end token, both of the uncut row. `remarks` are
+    what may surprise about it, see `ftx.data.findings`.
     """
 
     where: str
     input_ids: list[int]
-    labels: list[int]
+    spans: tuple[Span, ...]
     prompt_length: int | None
     answer_length: int
-    prompt: str
     reference: str | None
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def labels(self) -> list[int]:
+        """The ids where loss applies and -100 elsewhere."""
+        return labels_of(self.input_ids, self.spans)
 
     @property
     def supervised(self) -> int:
         """How many tokens carry loss."""
-        return sum(label != IGNORED for label in self.labels)
+        return sum(end - begin for begin, end in self.spans)
 
     def prompt_ids(self) -> list[int]:
         """What generation starts from: everything before the last answer.
 
         Raises:
-            DataError: plain text has no answer.
+            RowError: plain text has no answer.
         """
         if self.prompt_length is None:
-            raise DataError(f"{self.where}: plain text has no prompt to generate from")
+            raise RowError(f"{self.where}: plain text has no prompt to generate from", "plain text")
         return self.input_ids[: self.prompt_length]
 
+    def cut(self, limit: int) -> "TokenizedRow":
+        """The first `limit` tokens."""
+        spans = tuple((begin, min(end, limit)) for begin, end in self.spans if begin < limit)
+        ids = self.input_ids[:limit]
+        return TokenizedRow(self.where, ids, spans, self.prompt_length, self.answer_length, self.reference)
 
-def encode(row: Row, tokenizer: Any, supervise: str) -> TokenizedRow:
-    """Token ids and labels of one row.
 
-    Raises:
-        DataError: naming the row, when the template refuses it or no sound mask exists.
+def labels_of(input_ids: Sequence[int], spans: Sequence[Span]) -> list[int]:
+    """The ids inside of the spans, and -100 outside."""
+    labels = [IGNORED] * len(input_ids)
+    for begin, end in spans:
+        labels[begin:end] = input_ids[begin:end]
+    return labels
+
+
+@dataclass(frozen=True)
+class _Rendered:
+    """A row as text, and the parts of it that are supervised; the last one is what generation has to give."""
+
+    row: Row
+    text: str
+    spans: list[Span]
+    shortened: bool
+
+
+class Encoder:
+    """Makes token ids of rows.
+
+    Args:
+        tokenizer: with the chat template to use, or with none.
+        told: further arguments of the template (`data.template_kwargs`).
+        supervise: `data.supervise`.
     """
-    if row.kind == "text":
-        return _plain_text(row, tokenizer)
-    if tokenizer.chat_template is None:
-        return _concatenated(row, tokenizer, supervise)
-    return _chat(row, tokenizer, supervise)
 
+    def __init__(self, tokenizer: Any, told: Mapping[str, Any], supervise: str) -> None:
+        self._tokenizer = tokenizer
+        self._template = ChatTemplate(tokenizer, told)
+        self._supervise = supervise
+        self._special = set(control_tokens(tokenizer))
+        self._control = control_words(tokenizer)
+        self._finder = TurnFinder(self._template, self._control)
+        self._begins_texts = begins_texts(tokenizer)
+        self._alone = lru_cache(maxsize=64)(self._ids)  # what leads to an answer is nearly always the same few words
 
-def _plain_text(row: Row, tokenizer: Any) -> TokenizedRow:
-    ids = list(tokenizer(str(row.target))["input_ids"])
-    if not ids or ids[-1] != tokenizer.eos_token_id:
-        ids.append(tokenizer.eos_token_id)
-    return TokenizedRow(row.where, ids, _mask_first(ids), None, 0, "", None)
+    def encode(self, rows: Sequence[Row]) -> list[TokenizedRow | RowError]:
+        """Token ids and labels of each row, or why there are none: a template that refuses it, no sound mask."""
+        chats = [row for row in rows if row.kind != "text" and self._tokenizer.chat_template is not None]
+        encoded = dict(zip(map(id, chats), self._chats(chats), strict=True))
+        return [encoded[id(row)] if id(row) in encoded else self._joined(row) for row in rows]
 
+    def _joined(self, row: Row) -> TokenizedRow | RowError:
+        try:
+            made = self._plain_text(row) if row.kind == "text" else self._concatenated(row)
+            return self._checked(made, row)
+        except RowError as error:
+            return error
 
-def _concatenated(row: Row, tokenizer: Any, supervise: str) -> TokenizedRow:
-    """Prompt, completion and end token one after the other, for a base model without a chat template."""
-    if not isinstance(row.context, str) or not isinstance(row.target, str):
-        raise DataError(
-            f"{row.where}: chat turns need a chat template, and this model has none: use an instruction-tuned model, "
-            "or rows whose prompt and completion are plain text"
+    def _plain_text(self, row: Row) -> TokenizedRow:
+        ids = self._ended(self._begun(str(row.target)))
+        return TokenizedRow(row.where, ids, ((1, len(ids)),), None, 0, None)
+
+    def _concatenated(self, row: Row) -> TokenizedRow:
+        """Prompt, completion and end token one after the other, for a base model without a chat template."""
+        if not isinstance(row.context, str) or not isinstance(row.target, str):
+            raise RowError(
+                "chat turns need a chat template, and this model has none: use data.template=plain or "
+                "data.template=FILE.jinja, an instruction-tuned model, or rows whose prompt and completion are text",
+                "no chat template",
+            )
+        prompt = self._begun(row.context)
+        if prompt and prompt[-1] == self._tokenizer.eos_token_id:
+            prompt.pop()  # some tokenizers end every text, and the text goes on here
+        if not prompt:
+            raise RowError(
+                "the prompt is empty, and this tokenizer puts nothing in front of a text, so there is nothing to start "
+                "an answer from: use rows of plain text (data.columns.text)",
+                "an empty prompt",
+            )
+        answer = self._ended(self._ids(row.target))
+        ids = prompt + answer
+        begin = 1 if self._supervise == "all" else len(prompt)
+        return TokenizedRow(row.where, ids, ((begin, len(ids)),), len(prompt), len(answer), row.target)
+
+    def _begun(self, text: str) -> list[int]:
+        """Ids as a text begins, with one BOS where the tokenizer puts one, also where the text has one itself."""
+        ids = list(self._tokenizer(text, verbose=False)["input_ids"])
+        return ids[1:] if self._begins_texts and ids[1:2] == [self._tokenizer.bos_token_id] else ids
+
+    def _ended(self, ids: list[int]) -> list[int]:
+        end = self._tokenizer.eos_token_id
+        return ids if ids and ids[-1] == end else [*ids, end]
+
+    def _ids(self, text: str) -> list[int]:
+        return list(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]) if text else []
+
+    def _chats(self, rows: Sequence[Row]) -> list[TokenizedRow | RowError]:
+        """All rows rendered, then all texts made into tokens at once, which the tokenizer does on all cores."""
+        rendered = self._rendered(rows)
+        texts = [each.text for each in rendered if isinstance(each, _Rendered)]
+        tokens = iter(self._with_offsets(texts))
+        return [each if isinstance(each, RowError) else self._tokenized(each, *next(tokens)) for each in rendered]
+
+    def _with_offsets(self, texts: list[str]) -> list[tuple[list[int], Sequence[Span] | None]]:
+        """The ids of each text with the characters of each token; None for a tokenizer that cannot tell."""
+        if not texts:
+            return []
+        told = self._tokenizer.is_fast
+        encoded = self._tokenizer(texts, add_special_tokens=False, return_offsets_mapping=told, verbose=False)
+        offsets = encoded["offset_mapping"] if told else [None] * len(texts)
+        return list(zip(encoded["input_ids"], offsets, strict=True))
+
+    def _rendered(self, rows: Sequence[Row]) -> list[_Rendered | RowError]:
+        turns = [turns_of(row) for row in rows]
+        whole = [Conversation(each, row.tools) for each, row in zip(turns, rows, strict=True)]
+        asked = [Conversation(each[: answers_of(each)[-1]], row.tools) for each, row in zip(turns, rows, strict=True)]
+        texts, befores = self._template.render_all(whole), self._template.render_all(asked, generation=True)
+        found: list[_Rendered | RowError] = []
+        for row, conversation, text, before in zip(rows, whole, texts, befores, strict=True):
+            try:
+                found.append(self._with_spans(row, conversation, _or_raise(text), _or_raise(before)))
+            except RowError as error:
+                found.append(error)
+        return found
+
+    def _with_spans(self, row: Row, conversation: Conversation, text: str, before: str) -> _Rendered:
+        turns = conversation.turns
+        spans, shortened = [], False
+        for index in supervised_of(row, turns, self._supervise):
+            is_last = index == answers_of(turns)[-1]
+            span = self._finder.find(conversation, index, text, before if is_last else None)
+            whole = said(turns[index], text[slice(*span)])
+            if not whole and is_last:
+                raise RowError(
+                    "the chat template leaves out what the assistant says; use another data.template",
+                    "the template leaves out the answer",
+                )
+            shortened |= not whole
+            spans.append(span)
+        return _Rendered(row, text, spans, shortened)
+
+    def _tokenized(self, made: _Rendered, ids: list[int], offsets: Sequence[Span] | None) -> TokenizedRow | RowError:
+        try:
+            ids, spans = self._tokens(made, list(ids), offsets)
+            return self._checked(self._labelled(made, ids, spans), made.row)
+        except RowError as error:
+            return error
+
+    def _labelled(self, made: _Rendered, ids: list[int], spans: list[Span]) -> TokenizedRow:
+        spans = [(begin, self._end_of_turn(ids, begin, end)) for begin, end in spans]
+        for (begin, end), piece in zip(spans, made.spans, strict=True):
+            self._refuse_other_text(ids[begin:end], made.text[slice(*piece)])
+        begin, end = spans[-1]
+        reference = self._tokenizer.decode(ids[begin:end], skip_special_tokens=True)
+        # Every position but the first can be supervised: nothing comes before that.
+        carrying = [(1, len(ids))] if self._supervise == "all" else [(max(b, 1), e) for b, e in spans]
+        remarks = ("reasoning",) if made.shortened else ()
+        return TokenizedRow(made.row.where, ids, tuple(carrying), begin, end - begin, reference, remarks)
+
+    def _tokens(self, made: _Rendered, ids: list[int], offsets: Sequence[Span] | None) -> tuple[list[int], list[Span]]:
+        """The ids of a text, and the tokens of each of its spans."""
+        if offsets is None:
+            return self._tokens_by_piece(made, ids)
+        ends = [end for _, end in offsets]
+        spans = [(bisect_right(ends, begin), bisect_right(ends, end)) for begin, end in made.spans]
+        whole = all(
+            at < stop and offsets[at][0] >= begin and self._leads_alone(made.text[:begin], ids[:at], offsets)
+            for (at, stop), (begin, _) in zip(spans, made.spans, strict=True)
         )
-    prompt = list(tokenizer(row.context)["input_ids"])
-    if prompt and prompt[-1] == tokenizer.eos_token_id:
-        prompt.pop()  # some tokenizers end every text, and the text goes on here
-    answer = list(tokenizer(row.target, add_special_tokens=False)["input_ids"])
-    if not answer or answer[-1] != tokenizer.eos_token_id:
-        answer.append(tokenizer.eos_token_id)
-    ids = prompt + answer
-    labels = list(ids) if supervise == "all" else [IGNORED] * len(prompt) + answer
-    return TokenizedRow(row.where, ids, _mask_first(labels), len(prompt), len(answer), row.context, row.target)
+        return (ids, spans) if whole else self._tokens_by_piece(made, ids)
+
+    def _leads_alone(self, text: str, ids: Sequence[int], offsets: Sequence[Span]) -> bool:
+        """Whether a text that an answer follows is made into these tokens also where nothing follows.
+
+        Many tokenizers split white space by what comes after it. They split at control tokens in any case, so what
+        stands behind the last of them is enough to look at.
+        """
+        if not text[-1:].isspace():
+            return True
+        last = next((at for at in reversed(range(len(ids))) if ids[at] in self._special), 0)
+        return self._alone(text[offsets[last][0] :]) == ids[last:]
+
+    def _tokens_by_piece(self, made: _Rendered, together: list[int]) -> tuple[list[int], list[Span]]:
+        """Each prompt and each answer made into tokens by itself, as generation meets them."""
+        cuts = [0, *(edge for span in made.spans for edge in span), len(made.text)]
+        ids: list[int] = []
+        edges = []
+        for begin, end in pairwise(cuts):
+            ids += self._ids(made.text[begin:end])
+            edges.append(len(ids))
+        if self._tokenizer.decode(ids) != self._tokenizer.decode(together):
+            raise RowError(
+                "the prompt's tokens are not a prefix of the row's tokens, and this tokenizer cannot be given the two "
+                "apart: begin the completion with a word, not with white space",
+                "the prompt's tokens are not a prefix of the row's",
+            )
+        return ids, [(edges[2 * number], edges[2 * number + 1]) for number in range(len(made.spans))]
+
+    def _end_of_turn(self, ids: list[int], begin: int, end: int) -> int:
+        """Leave out what a template puts between turns (a line end): generation stops at the end token before it."""
+        behind = end
+        while behind > begin and ids[behind - 1] not in self._special and self._blank(ids[behind - 1]):
+            behind -= 1
+        return behind if behind > begin and ids[behind - 1] in self._special else end
+
+    def _blank(self, token: int) -> bool:
+        return not self._tokenizer.decode(token).strip()
+
+    def _refuse_other_text(self, ids: list[int], piece: str) -> None:
+        """Read the supervised ids back. A tokenizer that loses something of a text loses it here too."""
+        read = squeezed(self._tokenizer.decode(ids))
+        if read != squeezed(piece) and read != squeezed(self._tokenizer.decode(self._ids(piece))):
+            raise RowError(
+                f"the supervised tokens read {read[:40]!r} where the text says {squeezed(piece)[:40]!r}",
+                "the supervised tokens are not the answer's",
+            )
+
+    def _checked(self, row: TokenizedRow, source: Row) -> TokenizedRow:
+        """What goes into the batch, looked at once more. Raises RowError."""
+        bos = self._tokenizer.bos_token_id
+        if bos is not None and bos != self._tokenizer.eos_token_id and row.input_ids[:2] == [bos, bos]:
+            raise RowError("begins with two BOS tokens: the text or the template has one too many", "two BOS tokens")
+        if row.supervised <= 0:
+            raise RowError("has no token that carries loss", "no token carries loss")
+        remarks = [*row.remarks, *self._remarks(row, source)]
+        return TokenizedRow(**{**vars(row), "remarks": tuple(remarks)})
+
+    def _remarks(self, row: TokenizedRow, source: Row) -> Iterator[str]:
+        answer_end = len(row.input_ids) if row.prompt_length is None else row.prompt_length + row.answer_length
+        if row.input_ids[answer_end - 1] not in self._special:
+            yield "unended"
+        if self._begins_texts and row.input_ids[0] != self._tokenizer.bos_token_id:
+            yield "no bos"
+        if self._control is not None and self._control.search(_own_text(source)):
+            yield "control"
 
 
-def _chat(row: Row, tokenizer: Any, supervise: str) -> TokenizedRow:
-    turns, supervised = _turns(row, supervise)
-    text = _rendered(row, tokenizer, turns)
-    spans = _text_spans(row, tokenizer, turns, supervised, text)
-    if spans is not None:
-        ids, token_spans = _tokens(row, tokenizer, text, spans)
-    else:
-        ids, token_spans = _marked_tokens(row, tokenizer, turns, supervised)
-    token_spans = [(begin, _end_of_turn(tokenizer, ids, begin, end)) for begin, end in token_spans]
-    labels = list(ids) if supervise == "all" else [IGNORED] * len(ids)
-    for begin, end in token_spans:
-        labels[begin:end] = ids[begin:end]
-    begin, end = token_spans[-1]
-    prompt = tokenizer.decode(ids[:begin])
-    reference = tokenizer.decode(ids[begin:end], skip_special_tokens=True)
-    return TokenizedRow(row.where, ids, _mask_first(labels), begin, end - begin, prompt, reference)
+def _or_raise(text: str | RowError) -> str:
+    if isinstance(text, RowError):
+        raise text
+    return text
 
 
-def _turns(row: Row, supervise: str) -> tuple[list[Turn], list[int]]:
-    """The turns of a row, and the indices of those that are supervised (`all` needs only the last)."""
-    context = [{"role": "user", "content": row.context}] if isinstance(row.context, str) else list(row.context)
-    target = [{"role": "assistant", "content": row.target}] if isinstance(row.target, str) else list(row.target)
-    turns: list[Turn] = [*context, *target]
-    answers = [index for index, turn in enumerate(turns) if turn["role"] == "assistant"]
-    if supervise == "assistant" or (supervise == "auto" and row.kind == "messages"):
-        return turns, answers
-    if supervise in ("last_turn", "all") or row.kind == "messages":
-        return turns, answers[-1:]
-    return turns, [index for index in answers if index >= len(context)]
-
-
-def _text_spans(
-    row: Row, tokenizer: Any, turns: Sequence[Turn], supervised: Sequence[int], text: str
-) -> list[Span] | None:
-    """Where each supervised turn stands in the rendered text; None where its beginning is no prefix of the text."""
-    spans = []
-    for index in supervised:
-        before = _rendered(row, tokenizer, turns[:index], generation=True) if index else ""
-        until = _rendered(row, tokenizer, turns[: index + 1])
-        if not text.startswith(before) or not text.startswith(until) or len(until) <= len(before):
-            return None
-        spans.append((len(before), len(until)))
-    return spans
-
-
-def _tokens(row: Row, tokenizer: Any, text: str, spans: Sequence[Span]) -> tuple[list[int], list[Span]]:
-    """The ids of a text, and the tokens of each of its spans."""
-    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-    ids, offsets = list(encoded["input_ids"]), encoded["offset_mapping"]
-    begins = [next((at for at, (_, end) in enumerate(offsets) if end > begin), len(ids)) for begin, _ in spans]
-    if all(at < len(ids) and offsets[at][0] >= begin for at, (begin, _) in zip(begins, spans, strict=True)):
-        ends = [next((at for at, (begin, _) in enumerate(offsets) if begin >= end), len(ids)) for _, end in spans]
-        return ids, list(zip(begins, ends, strict=True))
-    return _tokens_by_piece(row, tokenizer, text, spans)
-
-
-def _tokens_by_piece(row: Row, tokenizer: Any, text: str, spans: Sequence[Span]) -> tuple[list[int], list[Span]]:
-    """Each prompt and each answer made into tokens by itself, as generation meets them."""
-    cuts = [0, *(edge for span in spans for edge in span), len(text)]
-    pieces = [text[begin:end] for begin, end in pairwise(cuts)]
-    ids: list[int] = []
-    edges = []
-    for piece in pieces:
-        ids += tokenizer(piece, add_special_tokens=False)["input_ids"] if piece else []
-        edges.append(len(ids))
-    if tokenizer.decode(ids) != tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"]):
-        raise DataError(
-            f"{row.where}: the prompt's tokens are not a prefix of the row's tokens, and this tokenizer cannot be "
-            "given the two apart: begin the completion with a word, not with white space"
-        )
-    return ids, [(edges[2 * number], edges[2 * number + 1]) for number in range(len(spans))]
-
-
-def _marked_tokens(
-    row: Row, tokenizer: Any, turns: Sequence[Turn], supervised: Sequence[int]
-) -> tuple[list[int], list[Span]]:
-    """Ids and supervised spans by the template's own generation markers."""
-    if "generation %}" not in tokenizer.chat_template:
-        raise DataError(
-            f"{row.where}: the chat template does not render every assistant turn the way it asks for it when "
-            "generating, and has no generation markers, so what to supervise cannot be told: use data.supervise="
-            "last_turn, or a model whose template has markers"
-        )
-    marked = _applied(row, tokenizer, turns, return_dict=True, return_assistant_tokens_mask=True)
-    ids, mask = list(marked["input_ids"]), [*marked["assistant_masks"], 0]
-    starts = [at for at in range(len(ids)) if mask[at] and (at == 0 or not mask[at - 1])]
-    answers = [at for at, turn in enumerate(turns) if turn["role"] == "assistant"]
-    if len(starts) != len(answers):
-        raise DataError(f"{row.where}: the chat template marks {len(starts)} of {len(answers)} assistant turns")
-    begins = [starts[answers.index(index)] for index in supervised]
-    return ids, [(begin, mask.index(0, begin)) for begin in begins]
-
-
-def _end_of_turn(tokenizer: Any, ids: list[int], begin: int, end: int) -> int:
-    """Leave out what a template puts between turns (a line end): generation stops at the end token before it."""
-    special = set(tokenizer.all_special_ids)
-    behind = end
-    while behind > begin and ids[behind - 1] not in special and not tokenizer.decode(ids[behind - 1]).strip():
-        behind -= 1
-    return behind if behind > begin and ids[behind - 1] in special else end
-
-
-def _rendered(row: Row, tokenizer: Any, turns: Sequence[Turn], *, generation: bool = False) -> str:
-    return str(_applied(row, tokenizer, turns, tokenize=False, add_generation_prompt=generation))
-
-
-def _applied(row: Row, tokenizer: Any, turns: Sequence[Turn], **options: Any) -> Any:
-    try:
-        return tokenizer.apply_chat_template(list(turns), tools=row.tools, **options)
-    except TemplateError as error:
-        roles = ", ".join(str(turn["role"]) for turn in turns)
-        raise DataError(f"{row.where}: the chat template refuses the turns {roles}: {error}") from error
-
-
-def _mask_first(labels: list[int]) -> list[int]:
-    """Nothing comes before the first token, so it can never be predicted."""
-    return [IGNORED, *labels[1:]]
+def _own_text(row: Row) -> str:
+    """All text that came from the person's file, one piece a line."""
+    parts = []
+    for part in (row.context, row.target):
+        parts += [part] if isinstance(part, str) else [str(turn.get("content") or "") for turn in part]
+    return "\n".join(parts)

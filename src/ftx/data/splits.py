@@ -1,201 +1,108 @@
-"""Training, validation and test rows: where they come from, and that they do not overlap.
+"""Which row is on which side, and whether the sides share prompts.
 
-The split of a file depends on the text of each prompt and on `data.split_seed` alone, so that the run's
-seed never moves it, equal prompts stay on one side, and adding rows moves no old row.
+A row's side depends on the text of its prompt (or on its group) and on `data.split_seed` alone, so that the run's seed
+never moves it, equal prompts stay together, and adding rows moves no old row.
 """
 
 import hashlib
 import json
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
-from ftx.config.schema import DataConfig
-from ftx.data.rows import Row, Table, bundled_path, iterate_lines, read_jsonl, rows_from, without_nulls
-from ftx.errors import DataError
+import numpy as np
+from numpy.typing import NDArray
 
-MOST_OVERLAPS_SHOWN = 3
-TOLERATED_OVERLAP = 0.05  # of a split's rows, unless data.allow_overlap says otherwise
+from ftx.data.rows import Row
 
-
-@dataclass(frozen=True)
-class Splits:
-    """The rows of a run before any token is made, and what the record says of them."""
-
-    train: list[Row]
-    validation: list[Row]
-    test: list[Row]
-    record: dict[str, Any]
-
-    def by_name(self) -> dict[str, list[Row]]:
-        """The splits that have rows."""
-        named = {"train": self.train, "validation": self.validation, "test": self.test}
-        return {name: rows for name, rows in named.items() if rows}
-
-
-def read_splits(config: DataConfig) -> Splits:
-    """Read every file or Hub split that the configuration names and settle which row is where.
-
-    Raises:
-        DataError: bad rows, an empty split, or prompts that stand in two splits.
-    """
-    tables = _tables(config)
-    train, validation = tables["train"].rows, tables["validation"].rows if "validation" in tables else []
-    test = tables["test"].rows if "test" in tables else []
-    fraction = None
-    if not validation:
-        fraction = config.eval_fraction
-        train, validation = split_by_prompt(train, fraction, config.split_seed)
-    found = overlaps({"train": train, "validation": validation, "test": test})
-    _refuse_overlap(found, config.allow_overlap)
-    if config.max_examples is not None:
-        train = train[: config.max_examples]
-    named = {"train": train, "validation": validation, "test": test}
-    record = {
-        "path": tables["train"].origin,
-        "sha256": tables["train"].sha256,
-        "revision": tables["train"].revision,
-        **{f"{name}_examples": len(rows) for name, rows in named.items()},
-        "files": [
-            {
-                "split": name,
-                "path": table.origin,
-                "sha256": table.sha256,
-                "rows": len(table.rows),
-                "blank_lines": table.blank_lines,
-            }
-            for name, table in tables.items()
-        ],
-        "split": {"fraction": fraction, "seed": config.split_seed if fraction else None},
-        "content": {name: content_hashes(rows) for name, rows in named.items() if rows},
-        "overlap": [overlap.in_words() for overlap in found],
-    }
-    return Splits(train, validation, test, record)
-
-
-def split_by_prompt(rows: Sequence[Row], fraction: float, seed: int) -> tuple[list[Row], list[Row]]:
-    """Hold out the rows whose prompt's hash falls below `fraction`.
-
-    Raises:
-        DataError: when one side would be empty.
-    """
-    held_out = {prompt for prompt in map(prompt_key, rows) if _position(prompt, seed) < fraction}
-    train = [row for row in rows if prompt_key(row) not in held_out]
-    validation = [row for row in rows if prompt_key(row) in held_out]
-    if not train or not validation:
-        raise DataError(
-            f"data.eval_fraction={fraction} with data.split_seed={seed} leaves {len(train)} training and "
-            f"{len(validation)} validation rows of {len(rows)}: give data.eval_path, or another fraction or split seed"
-        )
-    return train, validation
+SPLITS = ("train", "validation", "test")
+MOST_SHOWN = 3
 
 
 def prompt_key(row: Row) -> str:
-    """What makes two rows the same question: the prompt without differences in spacing or Unicode form."""
+    """What makes two rows the same question: the prompt without differences in spacing or Unicode form.
+
+    A chat's prompt is what stands before its last answer; a single question is the same one as text and as a turn.
+    """
     if row.kind == "text":
         return _normalised(str(row.target))
     if isinstance(row.context, str):
         return _normalised(row.context)
-    turns = row.context[:-1] if row.kind == "messages" and len(row.context) > 1 else row.context
-    return _normalised(json.dumps([[turn["role"], turn["content"]] for turn in turns], ensure_ascii=False))
+    turns = row.context
+    if row.kind == "messages":
+        last = max(at for at, turn in enumerate(turns) if turn["role"] == "assistant")
+        turns = turns[:last] or turns
+    said = [[turn["role"], _normalised(turn.get("content") or "")] for turn in turns]
+    return said[0][1] if [role for role, _ in said] == ["user"] else json.dumps(said, ensure_ascii=False)
 
 
-@dataclass(frozen=True)
-class Overlap:
-    """Rows of split `second` whose prompts also stand in split `first`, with their twins there."""
-
-    first: str
-    second: str
-    rows: int
-    pairs: list[tuple[Row, Row]]
-
-    @property
-    def share(self) -> float:
-        """Share of the second split's rows."""
-        return len(self.pairs) / self.rows
-
-    def in_words(self) -> str:
-        """How many rows, and the first of them."""
-        shown = "; ".join(f"{row.where} = {twin.where}" for row, twin in self.pairs[:MOST_OVERLAPS_SHOWN])
-        return f"{len(self.pairs)} of {self.rows} {self.second} prompts are also in {self.first}: {shown}"
+def side_position(row: Row, prompt: str, seed: int) -> float:
+    """A place in [0, 1) by the row's group, else by its prompt; below the fraction is held out."""
+    return _position(prompt if row.group is None else f"group {row.group}", seed)
 
 
-def overlaps(splits: dict[str, list[Row]]) -> list[Overlap]:
-    """Every pair of splits that shares prompts."""
-    found = []
-    for (first, some), (second, others) in combinations(splits.items(), 2):
-        known = {prompt_key(row): row for row in some}
-        pairs = [(row, known[key]) for row in others if (key := prompt_key(row)) in known]
-        if pairs:
-            found.append(Overlap(first, second, len(others), pairs))
-    return found
-
-
-def _refuse_overlap(found: Sequence[Overlap], allowed: bool | None) -> None:
-    limit = {True: 1.0, False: 0.0, None: TOLERATED_OVERLAP}[allowed]
-    refused = [overlap.in_words() for overlap in found if overlap.share > limit]
-    if refused:
-        raise DataError("\n".join([*refused, "Remove them, or say data.allow_overlap=true if you mean it."]))
-
-
-def content_hashes(rows: Sequence[Row]) -> dict[str, str]:
-    """sha256 of the rows in their order, and of the same rows in any order."""
-    ordered = hashlib.sha256()
-    each = []
-    for line in iterate_lines(rows):
-        encoded = line.encode()
-        ordered.update(encoded + b"\n")
-        each.append(hashlib.sha256(encoded).digest())
-    return {"ordered": ordered.hexdigest(), "any_order": hashlib.sha256(b"".join(sorted(each))).hexdigest()}
+def draw_position(row: Row, seed: int) -> float:
+    """A place in [0, 1) by the row's whole content: which rows a weight below 1 keeps."""
+    return _position(f"draw {row.content()}", seed)
 
 
 def _normalised(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
-def _position(prompt: str, seed: int) -> float:
-    """A place in [0, 1) that depends on the prompt and the split seed alone."""
-    digest = hashlib.sha256(f"{seed}\n{prompt}".encode()).digest()
+def _position(text: str, seed: int) -> float:
+    digest = hashlib.sha256(f"{seed}\n{text}".encode()).digest()
     return int.from_bytes(digest[:8]) / 2**64
 
 
-def _tables(config: DataConfig) -> dict[str, Table]:
-    if config.source == "bundled":
-        name = str(config.name)
+@dataclass
+class Contents:
+    """The content of one split, row by row, kept as hashes: 80 bytes a row."""
+
+    _ordered: Any = field(default_factory=hashlib.sha256)
+    _rows: list[bytes] = field(default_factory=list)
+    _prompts: "array[int]" = field(default_factory=lambda: array("Q"))
+
+    def add(self, row: Row, prompt: str) -> None:
+        """Take the next row in."""
+        content = row.content().encode()
+        self._ordered.update(content + b"\n")
+        self._rows.append(hashlib.sha256(content).digest())
+        self._prompts.append(int.from_bytes(hashlib.blake2b(prompt.encode(), digest_size=8).digest()))
+
+    def hashes(self) -> dict[str, str]:
+        """sha256 of the rows in their order, and of the same rows in any order."""
+        any_order = hashlib.sha256(b"".join(sorted(self._rows))).hexdigest()
+        return {"ordered": self._ordered.hexdigest(), "any_order": any_order}
+
+    @property
+    def prompts(self) -> NDArray[np.uint64]:
+        """A 64-bit hash of each prompt: of a million rows, two different ones agree once in 40 million cases."""
+        return np.frombuffer(self._prompts, dtype=np.uint64)
+
+    def repeats(self) -> dict[str, int]:
+        """Rows whose prompt an earlier row has, and those that repeat an earlier row whole."""
         return {
-            split: read_jsonl(bundled_path(name, split), config.columns, origin=f"{name}/{split}.jsonl")
-            for split in ("train", "validation", "test")
+            "prompts": len(self._prompts) - len(np.unique(self.prompts)),
+            "rows": len(self._rows) - len(set(self._rows)),
         }
-    if config.source == "hub":
-        splits = {"train": config.train_split, "validation": config.eval_split, "test": config.test_split}
-        return {name: _hub_table(config, split) for name, split in splits.items() if split}
-    paths = {"train": config.path, "validation": config.eval_path, "test": config.test_path}
-    return {name: read_jsonl(Path(path).expanduser(), config.columns) for name, path in paths.items() if path}
 
 
-def _hub_table(config: DataConfig, split: str) -> Table:
-    from datasets import load_dataset  # heavy, and only for data=hub
-
-    name = str(config.name)
-    try:
-        loaded = load_dataset(name, revision=config.revision, split=split)
-    except Exception as error:
-        reason = (str(error).splitlines() or ["no reason given"])[0]
-        raise DataError(
-            f"data.name={name}, split {split}: cannot be loaded ({type(error).__name__}: {reason}); "
-            "check the name and the network, or use data=file with a local file"
-        ) from error
-    records = ((f"{name}[{split}]:{number}", without_nulls(row)) for number, row in enumerate(loaded))
-    rows = rows_from(records, config.columns, f"{name}[{split}]")
-    return Table(f"{name}[{split}]", rows, content_hashes(rows)["ordered"], revision=_commit(loaded))
+def overlaps(contents: Mapping[str, Contents]) -> list[dict[str, Any]]:
+    """Every pair of splits that shares prompts: how many rows of the second, and the first of them by number."""
+    found = []
+    for (first, some), (second, others) in combinations(contents.items(), 2):
+        shared = np.flatnonzero(np.isin(others.prompts, some.prompts))
+        if len(shared):
+            pairs = [(int(at), _first(some.prompts, others.prompts[at])) for at in shared[:MOST_SHOWN]]
+            found.append(
+                {"first": first, "second": second, "rows": len(shared), "of": len(others.prompts), "pairs": pairs}
+            )
+    return found
 
 
-def _commit(loaded: Any) -> str | None:
-    """The Hub commit in a data set's download addresses (hf://datasets/NAME@COMMIT/...), if it came from there."""
-    for address in loaded.info.download_checksums or {}:
-        if "@" in address:
-            return str(address).partition("@")[2].partition("/")[0]
-    return None
+def _first(prompts: NDArray[np.uint64], wanted: Any) -> int:
+    return int(np.flatnonzero(prompts == wanted)[0])

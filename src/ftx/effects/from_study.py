@@ -111,9 +111,14 @@ def observation_of(
         value=record.result["value"] if right else None,
         final_train_loss=record.losses["final_train_loss"],
         secondary=_secondary(record),
-        cost={name: record.cost[name] for name in COSTS},
+        cost={name: _cost(record, name) for name in COSTS},
         run=str(found.run.path),
     )
+
+
+def _cost(record: RunRecord, name: str) -> float | None:
+    found: float | None = record.dataset["train_examples"] if name == "train_rows" else record.cost[name]
+    return found
 
 
 def _secondary(record: RunRecord) -> dict[str, float | None]:

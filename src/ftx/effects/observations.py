@@ -5,7 +5,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-COSTS = ("seconds", "tokens_per_second", "peak_memory_bytes", "trainable_parameters")
+COSTS = ("train_rows", "seconds", "tokens_per_second", "peak_memory_bytes", "trainable_parameters")
 
 
 @dataclass(frozen=True)

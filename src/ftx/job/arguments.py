@@ -37,6 +37,7 @@ def training_arguments(config: RunConfig, rows: int, checkpoints: Path) -> SFTCo
         gradient_checkpointing_kwargs={"use_reentrant": False} if hardware.gradient_checkpointing else None,
         dataloader_pin_memory=hardware.device == "cuda",
         max_length=None,
+        remove_unused_columns=False,  # the labels are made of a column that the model does not take
         dataset_kwargs={"skip_prepare_dataset": True},
         eval_on_start=True,
         eval_strategy="steps",

@@ -1,21 +1,25 @@
 """One run from a prepared configuration to results: build, train, evaluate, score, save."""
 
 import time
+from functools import partial
 from typing import Any
 
 import torch
 from datasets import Dataset
+from datasets.table import InMemoryTable
 from transformers import EarlyStoppingCallback, PrinterCallback, enable_full_determinism, set_seed
-from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from ftx.config.schema import RunConfig
-from ftx.data.render import TokenizedRow
+from ftx.data.batches import Collator
+from ftx.data.render import labels_of
+from ftx.data.store import TokenizedSplit, spans_of
 from ftx.job.arguments import training_arguments
 from ftx.job.cadence import evaluation_steps
 from ftx.job.callbacks import Cadence, DivergenceGuard, HistoryCallback, StopGuard
 from ftx.job.endings import StopRequest
 from ftx.job.hardware import start_measuring_memory
 from ftx.job.preparation import Preparation
+from ftx.job.rehearsal import rehearse
 from ftx.job.results import (
     Outcome,
     chosen_checkpoint,
@@ -52,6 +56,7 @@ def run_finetune(
     saver = AdapterSaver(model, config.lora.variant, run.checkpoints)
     trainer = build_trainer(ready, model, run, trackers, progress)
     trainer.add_callback(StopGuard(stop))
+    rehearsed = rehearsal_cost(trainer, ready, run, progress) if config.preflight else {}
 
     trainer.train()
     stop.end_of_steps()
@@ -59,14 +64,14 @@ def run_finetune(
     stop_reason = early_stop_reason(trainer, config)
     chosen = chosen_checkpoint(trainer, config)
     saver.save(model, ready.tokenizer, run.model if config.lora.variant == "none" else run.adapter)
-    test = trainer.evaluate(_dataset(data.test), metric_key_prefix="test") if data.test else {}
+    test = trainer.evaluate(_dataset(data.test), metric_key_prefix="test") if data.test is not None else {}
     predictions = score_splits(ready, model, progress)
     write_predictions(run, predictions)
     scores = {split: summarise(items) for split, items in predictions.items()}
     return Outcome(
         result=result_of(config, chosen, validation_metrics(trainer, chosen), test, scores),
         scores=scores,
-        cost=cost_of(trainer, model, config, time.perf_counter() - started),
+        cost=cost_of(trainer, model, config, time.perf_counter() - started) | rehearsed,
         stop_reason=stop_reason,
         model_facts={
             "lora.adapted_modules": adapted_modules(model),
@@ -124,7 +129,7 @@ def build_trainer(
         train_dataset=_dataset(data.train),
         eval_dataset=_dataset(data.validation),
         processing_class=ready.tokenizer,
-        data_collator=DataCollatorForLanguageModeling(pad_token_id=ready.tokenizer.pad_token_id),
+        data_collator=Collator(ready.tokenizer.pad_token_id),
         callbacks=callbacks,
         on_eval_batch=lambda done, total: progress.working("evaluating", done, total),
         score_hook=score_hook(ready, progress) if config.metric.name in config.score.metrics else None,
@@ -134,5 +139,22 @@ def build_trainer(
     return trainer
 
 
-def _dataset(rows: list[TokenizedRow]) -> Dataset:
-    return Dataset.from_dict({"input_ids": [row.input_ids for row in rows], "labels": [row.labels for row in rows]})
+def rehearsal_cost(
+    trainer: SupervisedTrainer, ready: Preparation, run: RunDir, progress: Progress
+) -> dict[str, int | None]:
+    """Rehearse the longest batch, say what it took, and return what the record keeps of it."""
+    rehearsal = rehearse(trainer, ready.data.train.lengths, run.checkpoints)
+    progress.say(str(rehearsal))
+    return {"rehearsal_peak_memory_bytes": rehearsal.peak_memory_bytes}
+
+
+def _dataset(rows: TokenizedSplit) -> Dataset:
+    """The rows as the Trainer takes them, read from the mapped file as they are needed."""
+    table = InMemoryTable(rows.store.table(["input_ids", "spans"]))
+    return Dataset(table).select(rows.numbers).with_transform(partial(_batch, limit=rows.limit))
+
+
+def _batch(columns: dict[str, list[list[int]]], limit: int | None) -> dict[str, list[list[int]]]:
+    ids = columns["input_ids"]
+    labels = [labels_of(each, spans_of(edges)) for each, edges in zip(ids, columns["spans"], strict=True)]
+    return {"input_ids": [each[:limit] for each in ids], "labels": [each[:limit] for each in labels]}

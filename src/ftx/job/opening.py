@@ -100,6 +100,6 @@ def tracked_settings(record: RunRecord) -> dict[str, Any]:
 
 def tracked_metrics(ready: Preparation) -> list[str]:
     """The results that a finished run will have, as trackers name them."""
-    splits = [name for name in ready.data.by_name() if name != "train"]
+    splits = [name for name in ready.data.splits if name != "train"]
     scores = [f"score/{split}_{name}" for split in splits for name in ready.config.score.metrics]
     return ["result/value", "result/validation_value", *scores]

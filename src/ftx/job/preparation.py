@@ -7,14 +7,26 @@ from typing import Any
 
 from ftx.config.fingerprint import fingerprints
 from ftx.config.schema import RunConfig
+from ftx.data.findings import Finding, refuse_problems
 from ftx.data.prepare import PreparedData, prepare
-from ftx.data.splits import read_splits
-from ftx.errors import ConfigError, DataError
-from ftx.job.cadence import evaluation_steps
-from ftx.model.adapter import ALL_LINEAR, refuse_unmatched
-from ftx.model.base import context_length, identity, load_tokenizer, skeleton
+from ftx.data.templates import choose_template
+from ftx.job.preflight import run_findings
+from ftx.model.base import context_length, identity, load_tokenizer
 
-_NAMELESS = ("seed", "notes", "hypothesis", "output_root", "labbook", "name", "hardware", "tracking", "score", "hydra")
+_NAMELESS = (
+    "seed",
+    "preflight",
+    "notes",
+    "hypothesis",
+    "output_root",
+    "labbook",
+    "name",
+    "hardware",
+    "tracking",
+    "score",
+    "hydra",
+)
+_IMPLIED = ("data=file", "data=hub")  # by a path or a name, which says more
 _LONGEST_LABEL = 70
 
 
@@ -28,6 +40,7 @@ class Preparation:
     tokenizer: Any
     data: PreparedData
     weights: str
+    findings: list[Finding]
     fingerprint: dict[str, str]
     made_by: dict[str, str] | None = None
 
@@ -58,21 +71,24 @@ def read_inputs(config: RunConfig) -> Inputs:
     Raises:
         FtxError: data or model that this configuration cannot run with.
     """
-    splits = read_splits(config.data)
     weights = identity(config.model)
     tokenizer = load_tokenizer(config.model)
-    return Inputs(tokenizer, prepare(splits, config.data, tokenizer, context_length(config.model)), weights)
+    choose_template(tokenizer, config.data.template)
+    return Inputs(tokenizer, prepare(config.data, tokenizer, context_length(config.model)), weights)
 
 
-def check_run(config: RunConfig, inputs: Inputs) -> None:
-    """Refuse what can be seen to go wrong. Raises FtxError."""
-    if config.score.metrics and inputs.data.validation[0].reference is None:
-        raise DataError(
-            f"score.metrics={config.score.metrics}: rows of plain text have no answer to compare with; use score=none"
-        )
-    if config.lora.variant != "none" and config.lora.target_modules != ALL_LINEAR:
-        refuse_unmatched(skeleton(config.model), config.lora.target_modules)
-    _refuse_idle_patience(config, len(inputs.data.train))
+def findings_of(config: RunConfig, inputs: Inputs) -> list[Finding]:
+    """What can be seen of a run before it starts: its rows, and whether its settings suit them and this machine."""
+    data = inputs.data
+    return [
+        *data.findings,
+        *run_findings(
+            config,
+            train_rows=len(data.train),
+            validation_rows=len(data.validation),
+            has_reference=len(data.validation) == 0 or data.validation[0].reference is not None,
+        ),
+    ]
 
 
 def prepare_run(
@@ -90,10 +106,18 @@ def prepare_run(
         FtxError: data or model that this configuration cannot run with.
     """
     inputs = read_inputs(config)
-    check_run(config, inputs)
-    found = fingerprints_of(config, inputs)
+    findings = findings_of(config, inputs)
+    refuse_problems(findings)
     return Preparation(
-        config, list(overrides), list(flags), inputs.tokenizer, inputs.data, inputs.weights, found, made_by
+        config=config,
+        overrides=list(overrides),
+        flags=list(flags),
+        tokenizer=inputs.tokenizer,
+        data=inputs.data,
+        weights=inputs.weights,
+        findings=findings,
+        fingerprint=fingerprints_of(config, inputs),
+        made_by=made_by,
     )
 
 
@@ -103,23 +127,12 @@ def fingerprints_of(config: RunConfig, inputs: Inputs) -> dict[str, str]:
     return fingerprints(config, weights=inputs.weights, template=record["template_sha256"], content=record["content"])
 
 
-def _refuse_idle_patience(config: RunConfig, rows: int) -> None:
-    patience, evaluations = config.early_stop.patience, len(evaluation_steps(config, rows))
-    if patience is not None and patience >= evaluations:
-        raise ConfigError(
-            [
-                f"early_stop.patience={patience} can never stop a run of {evaluations} evaluations: lower it, train "
-                "longer (optim.epochs) or evaluate more often (checkpoint.every_epochs)"
-            ]
-        )
-
-
 def _label(overrides: Sequence[str]) -> str:
     """`lora.rank=32 optim.lr=1e-3` as rank32-lr1e-3; paths and what does not change the numbers left out."""
     parts = []
     for word in overrides:
         key, _, value = word.lstrip("+~").partition("=")
-        if key.replace("/", ".").split(".")[0] in _NAMELESS or "/" in value:
+        if key.replace("/", ".").split(".")[0] in _NAMELESS or "/" in value or word in _IMPLIED:
             continue
         leaf = key.rpartition(".")[2]
         parts.append(value if "." not in key else f"{leaf}{value}")

@@ -28,7 +28,7 @@ def score_splits(ready: Preparation, model: Any, progress: Progress) -> dict[str
         return {}
     predictions: dict[str, list[Generated]] = {}
     for split in ("validation", "test"):
-        if split in ready.data.by_name():
+        if split in ready.data.splits:
             predictions[split] = generate_split(ready, model, split, progress)
     return predictions
 
@@ -36,7 +36,7 @@ def score_splits(ready: Preparation, model: Any, progress: Progress) -> dict[str
 def generate_split(ready: Preparation, model: Any, split: str, progress: Progress) -> list[Generated]:
     """Answers to the first `score.max_examples` rows of a split."""
     score = ready.config.score
-    rows = ready.data.by_name()[split][: score.max_examples]
+    rows = ready.data.splits[split][: score.max_examples]
     return generate(
         model,
         ready.tokenizer,

@@ -10,6 +10,8 @@ from time import perf_counter
 from rich.console import Console
 
 from ftx.config.schema import RunConfig
+from ftx.data.snapshot import keep_snapshots
+from ftx.data.sources import sources_of
 from ftx.errors import FtxError
 from ftx.job.endings import FINISHED, Ending, Interrupted, StopRequest, ending_of, signals_ask
 from ftx.job.opening import add_code_state, open_record, tracked_metrics, tracked_settings, write_surroundings
@@ -18,7 +20,7 @@ from ftx.launch.channel import report
 from ftx.record.git_state import git_state
 from ftx.record.history import read_history
 from ftx.record.labbook import append_entry, lock_path
-from ftx.record.layout import MULTIRUN, RunDir
+from ftx.record.layout import MULTIRUN, SNAPSHOTS, RunDir
 from ftx.record.losses import losses_from
 from ftx.record.run_record import RunRecord, labbook_entry
 from ftx.report.progress import Progress
@@ -53,6 +55,10 @@ def _attempt(
         add_code_state(record, code)
         record.write(run)
         write_surroundings(run, ready, code)
+        if ready.config.data.snapshot:
+            folder = Path(ready.config.output_root) / SNAPSHOTS
+            keep_snapshots(sources_of(ready.config.data), record.dataset["files"], folder)
+            record.write(run)
         _train(ready, run, record, progress, stop)
         ending = FINISHED
     except (Exception, KeyboardInterrupt, Interrupted) as error:

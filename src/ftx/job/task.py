@@ -12,6 +12,7 @@ from rich.console import Console
 from ftx.config.checks import announcements
 from ftx.config.compose import to_run_config
 from ftx.config.schema import RunConfig
+from ftx.data.findings import notes
 from ftx.errors import RunFailed
 from ftx.job.endings import Interrupted
 from ftx.job.hardware import fallback_notice, pin_device, resolve_hardware
@@ -69,7 +70,7 @@ def prepared(
     settled = resolve_hardware(config)
     say(console, *announcements(settled), *fallback_notice(config, settled))
     ready = prepare_run(settled, overrides, flags, made_by)
-    say(console, *ready.data.notices())
+    say(console, *notes(ready.findings))
     return ready
 
 

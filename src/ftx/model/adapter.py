@@ -6,6 +6,7 @@ TRL would attach it before anything is seeded.
 import shutil
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,10 @@ def attach_adapter(
         init_lora_weights="pissa" if variant == "pissa" else True,
         task_type="CAUSAL_LM",
     )
-    return get_peft_model(model, config)
+    adapted = get_peft_model(model, config)
+    # No embedding is trained. Asked to find that out for itself, PEFT looks at the Hub whenever it saves.
+    adapted.save_pretrained = partial(adapted.save_pretrained, save_embedding_layers=False)
+    return adapted
 
 
 def adapted_modules(model: Any) -> dict[str, int]:
@@ -79,23 +83,41 @@ def parameter_counts(model: Any) -> dict[str, int]:
     }
 
 
+def targeted_layers(model: Any, targets: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Input and output width by name of every linear layer that `targets` means, the output head aside."""
+    layers = _linear_layers(model)
+    if list(targets) == ALL_LINEAR:
+        return layers
+    return {name: widths for name, widths in layers.items() if any(_means(target, name) for target in targets)}
+
+
 def refuse_unmatched(model: Any, targets: Sequence[str]) -> None:
     """Raise ModelError if a name in `targets` matches no linear layer of `model`, the output head aside."""
     if list(targets) == ALL_LINEAR:
         return
-    from torch.nn import Linear
-    from transformers.pytorch_utils import Conv1D
-
-    head = model.get_output_embeddings()
-    layers = [
-        name for name, layer in model.named_modules() if isinstance(layer, (Linear, Conv1D)) and layer is not head
-    ]
-    unmatched = [
-        target for target in targets if not any(name == target or name.endswith(f".{target}") for name in layers)
-    ]
+    layers = _linear_layers(model)
+    unmatched = [target for target in targets if not any(_means(target, name) for name in layers)]
     if unmatched:
         there = ", ".join(sorted({name.rpartition(".")[2] for name in layers}))
         raise ModelError(
             f"lora.target_modules: no linear layer but the output head is called {', '.join(unmatched)}; "
             f"this model has {there}"
         )
+
+
+def _linear_layers(model: Any) -> dict[str, tuple[int, int]]:
+    from torch.nn import Linear
+    from transformers.pytorch_utils import Conv1D
+
+    head = model.get_output_embeddings()
+    found = {}
+    for name, layer in model.named_modules():
+        if layer is not head and isinstance(layer, (Linear, Conv1D)):
+            first, second = layer.weight.shape
+            found[name] = (first, second) if isinstance(layer, Conv1D) else (second, first)
+    return found
+
+
+def _means(target: str, name: str) -> bool:
+    """As PEFT reads a target: a layer's whole name, or the end of it."""
+    return name == target or name.endswith(f".{target}")

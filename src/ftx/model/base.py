@@ -1,6 +1,7 @@
 """The base model and its tokenizer: where they are, and that they can be had before anything is paid for."""
 
 import hashlib
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -96,14 +97,20 @@ def context_length(config: ModelConfig) -> int | None:
 
 
 def skeleton(config: ModelConfig) -> Any:
-    """The model's layers without any weights, to look at their names."""
+    """The model's layers without any weights, to look at their names and shapes."""
+    return _skeleton(config.name, config.bundled, config.revision, config.trust_remote_code)
+
+
+@lru_cache(maxsize=4)  # a study asks once an arm, and a Hub model's configuration costs a request each time
+def _skeleton(name: str | None, bundled: bool, revision: str | None, trust_remote_code: bool) -> Any:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
+    config = ModelConfig(name=name, bundled=bundled, revision=revision, trust_remote_code=trust_remote_code)
     with torch.device("meta"):
         settings = _load(AutoConfig, config)
         make: Any = AutoModelForCausalLM.from_config
-        return make(settings, trust_remote_code=config.trust_remote_code)
+        return make(settings, trust_remote_code=trust_remote_code)
 
 
 def _load(kind: Any, config: ModelConfig, **options: Any) -> Any:

@@ -9,6 +9,7 @@ from ftx.errors import FtxError
 
 JOB_OUTPUT = "console.log"  # in the folder of a study's job: what it printed
 MULTIRUN = Path("multirun")  # where studies are, below the folder that ftx is started in
+SNAPSHOTS = ".data"  # below output_root: copies of the files that runs read, named by their content
 MAX_NAME = 100  # characters of a run directory's name, collision suffix included
 
 

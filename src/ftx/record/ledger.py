@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ftx.errors import FtxError
-from ftx.record.layout import RunDir
+from ftx.record.layout import SNAPSHOTS, RunDir
 from ftx.record.provenance import process_alive
 from ftx.record.run_record import RunRecord
 
@@ -70,7 +70,7 @@ class Ledger:
         root = Path(root)
         with _collector_paused():
             for folder in sorted(root.iterdir()) if root.is_dir() else []:
-                if folder.is_dir():
+                if folder.is_dir() and folder.name != SNAPSHOTS:
                     ledger._take(folder)
         ledger._set_copies_apart()
         return ledger

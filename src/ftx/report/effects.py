@@ -120,7 +120,7 @@ def _cost_table(effects: StudyEffects) -> Table:
     table.add_column("level", overflow="fold")
     costs = [name for name in COSTS if any(row.cost[name] is not None for row in effects.rows)]
     for name in costs:
-        table.add_column(_COST_HEADINGS[name], justify="right")
+        table.add_column(COST_HEADINGS[name], justify="right")
     for factor in effects.observations.factors:
         for row in effects.factor_rows(factor.name):
             cells = (row.factor, shown(row.level), *(cost_in_words(name, row.cost[name]) for name in costs))
@@ -129,7 +129,8 @@ def _cost_table(effects: StudyEffects) -> Table:
     return table
 
 
-_COST_HEADINGS = {
+COST_HEADINGS = {
+    "train_rows": "training rows",
     "seconds": "seconds",
     "tokens_per_second": "tokens/s",
     "peak_memory_bytes": "peak MiB",

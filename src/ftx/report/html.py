@@ -18,7 +18,7 @@ from ftx.effects.observations import COSTS
 from ftx.effects.suggestions import Suggestion, suggestions
 from ftx.effects.table import EffectRow, StudyEffects
 from ftx.record.study_record import StudyRecord
-from ftx.report.effects import HEADINGS, cells_of, cost_in_words, footer, number
+from ftx.report.effects import COST_HEADINGS, HEADINGS, cells_of, cost_in_words, footer, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,12 +40,6 @@ _PLOTS = {
         "Loss on validation while training. A run that did not finish is drawn to its end, and is in no mean.",
     ),
     "cost": ("What it costs", "Cost against result. A ring: clearly better than everything that costs no more."),
-}
-_COST_HEADINGS = {
-    "seconds": "seconds",
-    "tokens_per_second": "tokens/s",
-    "peak_memory_bytes": "peak MiB",
-    "trainable_parameters": "trainable parameters",
 }
 
 
@@ -99,7 +93,7 @@ def html_report(
         ],
         headings=HEADINGS,
         rows=_table(effects),
-        cost_headings=["factor", "level", *(_COST_HEADINGS[name] for name in _known_costs(effects))],
+        cost_headings=["factor", "level", *(COST_HEADINGS[name] for name in _known_costs(effects))],
         cost_rows=_costs(effects),
         f_headings=["term", "F", "df", "p"],
         f_rows=_f_tests(effects),

@@ -26,7 +26,7 @@ def prediction_line(split: str, item: Generated) -> dict[str, Any]:
     return {
         "split": split,
         "where": item.row.where,
-        "prompt": item.row.prompt,
+        "prompt": item.prompt,
         "reference": item.row.reference,
         "output": item.output,
         "stopped": item.stopped,

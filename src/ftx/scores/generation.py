@@ -20,6 +20,7 @@ class Generated:
     """One output. `stopped` is whether it ended by itself; otherwise it ran into the limit."""
 
     row: TokenizedRow
+    prompt: str
     output: str
     stopped: bool
 
@@ -101,4 +102,5 @@ def end_token_ids(model: Any, tokenizer: Any) -> set[int]:
 def _cut(row: TokenizedRow, tokenizer: Any, answer: list[int], ends: set[int]) -> Generated:
     end = next((position for position, token in enumerate(answer) if token in ends), None)
     kept = answer if end is None else answer[:end]
-    return Generated(row, tokenizer.decode(kept, skip_special_tokens=True), stopped=end is not None)
+    output = tokenizer.decode(kept, skip_special_tokens=True)
+    return Generated(row, tokenizer.decode(row.prompt_ids()), output, stopped=end is not None)

@@ -5,9 +5,10 @@ import json
 from dataclasses import replace
 
 from ftx.config.schema import RunConfig
+from ftx.data.findings import notes, refuse_problems
 from ftx.errors import ConfigError, FtxError
 from ftx.job.cadence import evaluation_steps, total_steps, warmup_steps
-from ftx.job.preparation import Inputs, check_run, fingerprints_of, inputs_key, read_inputs
+from ftx.job.preparation import Inputs, findings_of, fingerprints_of, inputs_key, read_inputs
 
 
 class Identities:
@@ -16,16 +17,26 @@ class Identities:
     def __init__(self) -> None:
         self._inputs: dict[str, Inputs | FtxError] = {}
         self._problems: dict[str, list[str]] = {}
+        self._notes: dict[str, list[str]] = {}
+        self._looked_at = 0
 
     def of(self, config: RunConfig, whose: str) -> tuple[Inputs, dict[str, str]] | None:
         """Inputs and fingerprints of a resolved configuration; None if it cannot run, see `raise_problems`."""
         try:
             inputs = self._read(config)
-            check_run(config, inputs)
+            findings = findings_of(config, inputs)
+            refuse_problems(findings)
         except FtxError as error:
             self._problems.setdefault(str(error), []).append(whose)
             return None
+        self._looked_at += 1
+        for note in notes(findings):
+            self._notes.setdefault(note, []).append(whose)
         return inputs, fingerprints_of(config, inputs)
+
+    def notes(self) -> list[str]:
+        """What was noted of any configuration, once each; with the first that it is about, unless it is all."""
+        return [note if len(whose) == self._looked_at else f"{whose[0]}: {note}" for note, whose in self._notes.items()]
 
     def raise_problems(self) -> None:
         """Raise ConfigError with every problem and the first trial that has it."""

@@ -177,7 +177,7 @@ def plan_study(sketch: Sketch, composer: Composer) -> StudyPlan:
         device=(machine.accelerator, machine.device_name),
         fingerprint=fingerprint,
         trials=tuple(trial for trial in found if trial is not None),
-        notes=sketch.notes,
+        notes=(*sketch.notes, *identities.notes()),
     )
 
 

@@ -29,6 +29,7 @@ def summary(outlook: Outlook) -> dict[str, Any]:
         "counts": {state: sum(trial.state == state for trial in trials) for state in _STATES},
         "budget": record.budget,
         "slots": plan.slots,
+        "notes": list(plan.notes),
         "findings": _findings(outlook),
         "estimate": None if (found := estimate(outlook)) is None else asdict(found),
         "detectable_effect": None if (noise := detectable(outlook)) is None else asdict(noise),

@@ -1,0 +1,1 @@
+"""One file format each: an open file in, numbered records out."""
