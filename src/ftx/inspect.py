@@ -19,25 +19,16 @@ from rich.console import Console
 from ftx.config.checks import announcements
 from ftx.config.command_line import parse_command_line
 from ftx.config.compose import compose_run
-from ftx.errors import ConfigError, FtxError
+from ftx.errors import ConfigError
 from ftx.record.strict_json import dumps
-from ftx.report.console import say
+from ftx.report.console import REFUSED, exit_status_of, say
 
-REFUSED = 2
 ROWS = 2  # of each split
 
 
 def start(arguments: Sequence[str]) -> int:
     """Inspect and print; returns the exit status."""
-    try:
-        words, rows = _without_rows(arguments)
-        return _inspect(words, rows)
-    except FtxError as error:
-        for line in str(error).splitlines():
-            print(f"ftx: {line}", file=sys.stderr)
-        return REFUSED
-    except KeyboardInterrupt:
-        return 130
+    return exit_status_of(lambda: _inspect(*_without_rows(arguments)))
 
 
 def _without_rows(arguments: Sequence[str]) -> tuple[list[str], int]:
@@ -70,7 +61,7 @@ def _inspect(words: Sequence[str], rows: int) -> int:
 
     pin_device(config.hardware.device)
     settled = resolve_hardware(config)
-    found = inspection(settled, read_inputs(settled), rows)
+    found = inspection(settled, read_inputs(settled, lenient=True), rows)
     if line.json:
         print(dumps(found, indent=2))
     else:

@@ -15,32 +15,22 @@ from rich.console import Console
 
 from ftx.config.command_line import parse_command_line
 from ftx.config.compose import open_composer
-from ftx.errors import ConfigError, FtxError
+from ftx.errors import ConfigError
 from ftx.record.strict_json import dumps
-from ftx.report.console import say
-
-REFUSED = 2
+from ftx.report.console import exit_status_of, say
 
 
 def start(arguments: Sequence[str]) -> int:
     """Plan and print; returns the exit status."""
     words = [word for word in arguments if word != "--commands"]
-    try:
-        _plan(words, commands=len(words) < len(arguments))
-    except FtxError as error:
-        for line in str(error).splitlines():
-            print(f"ftx: {line}", file=sys.stderr)
-        return REFUSED
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return exit_status_of(lambda: _plan(words, commands=len(words) < len(arguments)))
 
 
-def _plan(words: Sequence[str], *, commands: bool) -> None:
+def _plan(words: Sequence[str], *, commands: bool) -> int:
     line = parse_command_line(words)
     if line.help:
         print(__doc__)
-        return
+        return 0
     if line.view:
         raise ConfigError([f"{line.view[0]}: a view of one configuration; python -m ftx.train shows it"])
     if commands and line.json:
@@ -57,15 +47,16 @@ def _plan(words: Sequence[str], *, commands: bool) -> None:
     if commands:
         for trial in outlook.plan.trials:
             print(shlex.join(["python", "-m", "ftx.train", *flags, *trial.overrides]))
-        return
+        return 0
     from ftx.report.plan import plan_report
     from ftx.study.summary import summary
 
     found = summary(outlook)
     if line.json:
         print(dumps(found, indent=2))
-        return
+        return 0
     say(Console(), *plan_report(outlook.record, outlook.plan.notes, found))
+    return 0
 
 
 if __name__ == "__main__":

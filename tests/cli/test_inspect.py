@@ -1,5 +1,6 @@
 """python -m ftx.inspect in a process: rows as the model sees them, numbers counted by hand, and nothing on disk."""
 
+import io
 import json
 import multiprocessing
 import os
@@ -8,14 +9,17 @@ import re
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import ftx.inspect
+from ftx.report.console import say
+from ftx.report.inspection import inspection_report
 from processes import SURROUNDINGS, Finished, run_entry
 
 pytestmark = pytest.mark.train
@@ -32,7 +36,7 @@ def inspect(tmp_path: Path) -> Inspect:
     """`python -m ftx.inspect` in a folder that has rows and nothing else."""
 
     def call(*arguments: str, **environment: str) -> Finished:
-        return run_entry("ftx.inspect", *arguments, folder=tmp_path, COLUMNS=WIDE, **environment)
+        return run_entry("ftx.inspect", *arguments, folder=tmp_path, **{"COLUMNS": WIDE, **environment})
 
     return call
 
@@ -180,6 +184,20 @@ def test_json_has_the_rows_as_pieces(inspect: Inspect) -> None:
     assert found["training"]["evaluation_steps"] == [20, 40, 60]
 
 
+def test_a_name_in_brackets_is_a_name_and_no_style(inspect: Inspect, tmp_path: Path) -> None:
+    found = {**seen(inspect("--json", "--rows=0")), "data": "user/rows[bold]"}
+    out = io.StringIO()
+    say(Console(file=out), *inspection_report(found, colours=False))
+    assert out.getvalue().startswith("user/rows[bold] for tiny")
+
+
+def test_what_a_terminal_would_obey_is_shown(inspect: Inspect, tmp_path: Path) -> None:
+    write(tmp_path / "rows.jsonl", {"prompt": "a\r\x1b[31mb\t[bold]c\x7f", "completion": "d\r\ne\r"})
+    write(tmp_path / "dev.jsonl", row(1, 1))
+    done = inspect("data.path=rows.jsonl", "data.eval_path=dev.jsonl")
+    assert "\n<|user|>a␍␛[31mb␉[bold]c␡<|end|><|assistant|>[[d␍↵\ne␍<|end|>]]\n" in done.out
+
+
 def test_every_answer_of_a_chat_is_a_piece(inspect: Inspect, tmp_path: Path) -> None:
     turns = [("system", "be brief"), ("user", "one?"), ("assistant", "1"), ("user", "and?"), ("assistant", "2")]
     chat = {"messages": [{"role": role, "content": content} for role, content in turns]}
@@ -235,16 +253,18 @@ def test_help_is_the_text_of_the_command(inspect: Inspect) -> None:
     assert done.out.startswith("python -m ftx.inspect: what the model will really see")
 
 
-def test_bad_rows_are_refused_by_line(inspect: Inspect, tmp_path: Path) -> None:
+def test_bad_rows_are_a_problem_beside_everything_else(inspect: Inspect, tmp_path: Path) -> None:
     good, bad = json.dumps(row(1, 1)), '{"prompt": "a", "completion": 7}'
     (tmp_path / "rows.jsonl").write_text(f"{good}\n\n{bad}\n{good}, \n{good}\n")
-    done = inspect("data.path=rows.jsonl")
-    assert (done.status, done.out) == (2, "")
-    assert done.err.splitlines() == [
-        "ftx: rows.jsonl:3: completion is a number (7), expected text",
-        f"ftx: rows.jsonl:4: not JSON: Extra data at column {len(good) + 1}",
-        "ftx: 2 of 4 rows cannot be used: 1 x completion is not text, 1 x not JSON",
-    ]
+    write(tmp_path / "dev.jsonl", row(30, 2))
+    done = inspect("data.path=rows.jsonl", "data.eval_path=dev.jsonl", COLUMNS="400")
+    assert (done.status, done.err) == (2, "")
+    ((topic, detail),) = of_grade(done.out, "problem")
+    assert topic == "rows"
+    assert detail.startswith("rows.jsonl: 2 of 4 rows cannot be used (1 x completion is not text, 1 x not JSON)")
+    for line in ("rows.jsonl:3: completion is a number (7), expected text", "rows.jsonl:4: not JSON: Extra data"):
+        assert f"cannot be used: {line}" in done.out
+    assert table(done.out)["rows"] == ["2", "1"]
 
 
 SHORT = [row(number, 2) for number in range(1, 21)]  # rows of 7 to 26 tokens; 3 of each carry loss
@@ -257,7 +277,7 @@ SHORT = [row(number, 2) for number in range(1, 21)]  # rows of 7 to 26 tokens; 3
             ["data.eval_path=overlap.jsonl"],
             (
                 "overlap",
-                "1 of 2 validation prompts are also in train: overlap.jsonl:2 = rows.jsonl:5: take them out of",
+                "1 of 2 validation prompts are also in train: overlap.jsonl:2 = rows.jsonl:5: take them",
             ),
             id="overlap",
         ),
@@ -268,7 +288,7 @@ SHORT = [row(number, 2) for number in range(1, 21)]  # rows of 7 to 26 tokens; 3
         ),
         pytest.param(
             ["data.max_seq_len=24", "data.on_long=error"],
-            ("lengths", "2 of 20 train rows are longer than data.max_seq_len=24 tokens: raise data.max_seq_len, or"),
+            ("lengths", "2 of 20 train rows are longer than data.max_seq_len=24 tokens: raise data.max_seq_len"),
             id="none may be long",
         ),
         pytest.param(
@@ -290,7 +310,7 @@ def test_a_problem_is_shown_with_everything_else(
     (found,) = of_grade(done.out, "problem")
     assert found[0] == problem[0]
     assert found[1].startswith(problem[1])
-    assert done.out.partition("\nFindings")[2].count("\nok ") + 1 > 8
+    assert {topic for topic, _ in of_grade(done.out, "ok")} >= {"rows", "duplicates", "metric", "lora", "output", "hub"}
     assert "validation row " in done.out
     assert table(done.out)["rows"][0] == "20"
     as_json = inspect(*arguments, "--json")
@@ -384,7 +404,7 @@ def test_the_table_counted_by_hand(inspect: Inspect, tmp_path: Path) -> None:
     }
     shared = "2 of 3 validation prompts are also in train: dev.jsonl:2 = rows.jsonl:3; dev.jsonl:3 = rows.jsonl:2"
     assert of_grade(done.out, "note") == [
-        ("duplicates", "train: 2 rows have a prompt that an earlier row has; 1 of them repeat it whole"),
+        ("duplicates", "train: rows with the prompt of an earlier row: 2, of them equal in all: 1"),
         ("overlap", f"{shared} (allowed by data.allow_overlap)"),
         (
             "lengths",

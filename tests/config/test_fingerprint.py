@@ -13,9 +13,9 @@ from ftx.config.keys import run_keys
 from ftx.config.schema import RunConfig
 
 CONTENT = {
-    "train": {"ordered": "t", "any_order": "T"},
-    "validation": {"ordered": "v", "any_order": "V"},
-    "test": {"ordered": "e", "any_order": "E"},
+    "train": {"ordered": "t", "any_order": "T", "tokens": "tt", "used": "tu"},
+    "validation": {"ordered": "v", "any_order": "V", "tokens": "vt"},
+    "test": {"ordered": "e", "any_order": "E", "tokens": "et"},
 }
 
 
@@ -44,7 +44,6 @@ def test_every_key_is_classified_exactly_once() -> None:
     "word",
     [
         *("seed=1", "data_seed=5", "lora.rank=8", "optim.lr=1e-3", "lora=dora", "hardware.threads=1", "custom.beta=1"),
-        "data.max_examples=8",
     ],
 )
 def test_what_moves_the_weights_moves_the_train_fingerprint(word: str) -> None:
@@ -75,23 +74,36 @@ def test_which_tokens_count_moves_both(word: str) -> None:
     assert base["evaluation"] != other["evaluation"]
 
 
-def test_how_often_rows_are_trained_on_moves_the_training_alone() -> None:
+@pytest.mark.parametrize("name", ["ordered", "tokens", "used"])
+def test_training_rows_count_by_content_and_move_the_training_alone(name: str) -> None:
+    other = {**CONTENT, "train": CONTENT["train"] | {name: "moved"}}
+    assert of(composed(), other)["train"] != of(composed())["train"]
+    assert of(composed(), other)["evaluation"] == of(composed())["evaluation"]
+
+
+@pytest.mark.parametrize("word", ["data.max_examples=8", "data.split_seed=5"])
+def test_how_rows_are_chosen_counts_by_which_are(word: str) -> None:
     base = composed()
-    for name, value in (("weights", [2.0, 1.0]), ("max_examples", 8)):
-        other = replace(base, data=replace(base.data, **{name: value}))
-        assert of(other)["train"] != of(base)["train"]
-        assert of(other)["evaluation"] == of(base)["evaluation"]
+    key, value = word.removeprefix("data.").split("=")
+    assert of(replace(base, data=replace(base.data, **{key: int(value)}))) == of(base)
 
 
-def test_rows_and_weights_count_by_content() -> None:
-    base = of(composed())
-    other = {**CONTENT, "train": {"ordered": "moved", "any_order": "T"}}
-    assert of(composed(), other)["train"] != base["train"]
-    assert of(composed(), weights="other")["train"] != base["train"]
+def test_weights_count_by_content() -> None:
+    assert of(composed(), weights="other")["train"] != of(composed())["train"]
+
+
+def test_the_order_of_validation_rows_counts_where_only_the_first_are_scored() -> None:
+    other = {**CONTENT, "validation": CONTENT["validation"] | {"ordered": "turned"}}
+    assert of(composed(), other) == of(composed())
+    some = composed("score.max_examples=5")
+    assert of(some, other)["evaluation"] != of(some)["evaluation"]
+    assert of(some, other)["train"] == of(some)["train"]
+    by_score = composed("score.max_examples=5", "metric.name=exact_match")
+    assert of(by_score, other)["train"] != of(by_score)["train"]
 
 
 def test_validation_rows_count_as_long_as_they_choose_the_checkpoint() -> None:
-    other = {**CONTENT, "validation": {"ordered": "n", "any_order": "N"}}
+    other = {**CONTENT, "validation": {"ordered": "n", "any_order": "N", "tokens": "vt"}}
     assert of(composed(), other)["train"] != of(composed())["train"]
     last = composed("metric.at=final")
     assert of(last, other)["train"] == of(last)["train"]

@@ -14,7 +14,7 @@ from ftx.data.build import Builder
 from ftx.data.render import Encoder
 from ftx.data.rows import Row
 from ftx.data.sources import sources_of
-from ftx.data.splits import prompt_key, side_position
+from ftx.data.splits import prompts_of, side_position
 from ftx.data.store import Store
 from ftx.errors import DataError
 
@@ -78,7 +78,7 @@ def prompts(*names: str) -> list[dict[str, str]]:
 
 def is_held_out(prompt: str, fraction: float, seed: int = 0) -> bool:
     row = Row("prompt_completion", "", prompt, "x")
-    return side_position(row, prompt_key(row), seed) < fraction
+    return side_position(row, prompts_of(row, "auto"), seed) < fraction
 
 
 def test_bad_rows_are_all_refused_with_the_first_twenty_in_words(
@@ -373,7 +373,7 @@ def save_parquet(path: Path, records: list[Any]) -> None:
 def test_a_key_that_one_row_lacks_is_not_rendered_as_null(
     built: Callable[..., Built], tmp_path: Path, tokenizer: Any, validation: str, suffix: str
 ) -> None:
-    call = {"role": "assistant", "content": "c", "tool_calls": [{"name": "f"}]}
+    call = {"role": "assistant", "content": "c", "tool_calls": [{"name": "c"}]}
     records = [{"messages": [TURNS[0], call], "tools": [{"name": "f"}]}, {"messages": TURNS}]
     # A template that shows each key there is.
     tokenizer.chat_template = (

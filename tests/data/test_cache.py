@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ftx.data.cache import Cache, Entry, cache_root
+from ftx.data.cache import Cache, Entry, built_aside, cache_root
 from ftx.data.render import TokenizedRow
 from ftx.data.store import Stored, StoreWriter
 from ftx.errors import DataError
@@ -191,19 +191,19 @@ def test_a_full_disk_is_said_and_done_without(tmp_path: Path) -> None:
     assert kept(tmp_path / "cache") == set()
 
 
-def test_a_limit_of_0_keeps_nothing(tmp_path: Path) -> None:
+def test_what_is_built_aside_keeps_nothing(tmp_path: Path) -> None:
     build = Building()
-    entries = [Cache(tmp_path / "cache", 0).entry("", build) for _ in range(2)]
+    entries = [built_aside(build), built_aside(build, "why")]
     assert [token_of(entry) for entry in entries] == [7, 7]
-    assert [entry.aside for entry in entries] == [None, None]
+    assert [entry.aside for entry in entries] == [None, "why"]
     assert build.times == 2
-    assert not (tmp_path / "cache").exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 PROCESS = """
 import os, signal, sys, time
 from pathlib import Path
-from ftx.data.cache import Cache
+from ftx.data.cache import Cache, built_aside
 from ftx.data.render import TokenizedRow
 from ftx.data.store import Stored, StoreWriter
 

@@ -184,7 +184,7 @@ def test_the_tokenizer_is_in_the_key(
 def test_the_code_and_the_libraries_are_in_the_key(
     config: DataConfig, tokenizer: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preparing, "_CODE", "0" * 64)
+    monkeypatch.setattr(preparing, "LOADED_SOURCES", "0" * 64)
     prepare(config, tokenizer, None)
     assert len(entries(cache)) == 2
     monkeypatch.setattr(preparing, "package_versions", dict.fromkeys)
@@ -340,8 +340,8 @@ LONG = [row(3, 3), *(row(4, 3) for _ in range(18)), row(30, 3)]
         pytest.param(
             {"on_long": "error", "max_dropped": 1.0},
             "problem",
-            "1 of 20 train rows are longer than data.max_seq_len=20 tokens: raise data.max_seq_len, or say "
-            "data.on_long=drop or truncate",
+            "1 of 20 train rows are longer than data.max_seq_len=20 tokens: raise data.max_seq_len, "
+            "shorten the rows, or say data.on_long=drop or truncate",
             id="none allowed",
         ),
         pytest.param({"max_seq_len": 37}, "ok", "train: the longest row has 37 tokens (at most 37)", id="all fit"),
@@ -423,12 +423,13 @@ def test_skipped_rows_in_words(
     path = write("rows.jsonl", *[{"prompt": "a"}] * bad, *[row(3, 3)] * (100 - bad))
     config = DataConfig(path=path, eval_path=validation, on_bad_row="skip", max_dropped=max_dropped)
     data = prepare(config, tokenizer, None)
-    skipped = f"{path}: {bad} of 100 rows skipped as bad ({bad} x no field completion)"
-    remedy = (
-        f", more than data.max_dropped={max_dropped:g} allows: mend them (the first: {path}:1: has no field "
-        "completion), or allow more with data.max_dropped"
+    skipped = f"{path}: {bad} of 100 rows cannot be used ({bad} x no field completion) and are skipped"
+    first = f"(the first: {path}:1: has no field completion)"
+    refused = (
+        f"{skipped}, more than data.max_dropped={max_dropped:g} allows: mend them {first}, or allow more with "
+        "data.max_dropped"
     )
-    assert ("rows", skipped + (remedy if grade == "problem" else "")) in found(data, grade)
+    assert ("rows", refused if grade == "problem" else f"{skipped} {first}") in found(data, grade)
     assert data.record["files"][0]["bad_rows"]["kinds"] == {"no field completion": bad}
 
 
@@ -438,13 +439,13 @@ def test_skipped_rows_in_words(
         (
             [row(3, 3), {"prompt": "a<|end|>", "completion": "b"}],
             "template",
-            "train: 1 rows hold a control token of the template as text (a turn's end, say), which is read as that "
-            "token",
+            "train: rows with a control token of the template in their text (a turn's end, say), which is read as that "
+            "token: 1",
         ),
         (
             [row(3, 3), row(3, 3), row(3, 4), row(4, 3)],
             "duplicates",
-            "train: 2 rows have a prompt that an earlier row has; 1 of them repeat it whole",
+            "train: rows with the prompt of an earlier row: 2, of them equal in all: 1",
         ),
     ],
     ids=["control token", "duplicates"],
@@ -480,14 +481,14 @@ def test_a_clean_run_says_what_was_looked_at(write: Write, validation: str, toke
 def test_files_are_mixed_by_weight_and_recorded_as_one(write: Write, tokenizer: Any, cache: Path) -> None:
     paths = [write("one.jsonl", row(3, 3), row(4, 3)), write("two.jsonl", row(5, 3))]
     evaluation = write("evaluation.jsonl", *(row(number, 2) for number in range(10, 18)))
-    config = DataConfig(path=paths, eval_path=evaluation, weights=[2.0, 3.0], max_examples=6)
+    config = DataConfig(path=paths, eval_path=evaluation, weights=[2.0, 3.0], max_examples=3)
     data = prepare(config, tokenizer, None)
     assert len(data.validation) == 8  # of evaluation, all rows once
-    assert [len(each.input_ids) for each in data.train] == [10, 10, 11, 11, 12, 12]
+    assert [len(each.input_ids) for each in data.train] == [10, 10, 11, 11, 12, 12, 12]
     hashes = [hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in paths]
     assert data.record["sha256"] == hashlib.sha256("".join(hashes).encode()).hexdigest()
     assert data.record["path"] == ", ".join(paths)
-    assert (data.record["train_examples"], data.record["weights"]) == (6, [2.0, 3.0])
+    assert (data.record["train_examples"], data.record["weights"]) == (7, [2.0, 3.0])
 
 
 def test_many_rows_are_not_in_memory_at_once(

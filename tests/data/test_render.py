@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from tokenizers.normalizers import Prepend
 from tokenizers.pre_tokenizers import ByteLevel
@@ -465,3 +465,49 @@ def test_a_template_whose_generation_prompt_is_no_prefix_is_an_error() -> None:
     tokenizer = tokenizer_with(VERBATIM.replace("{% if add_generation_prompt %}", "{% if add_generation_prompt %}>> "))
     with pytest.raises(RowError, match=r"the prompt that generation starts from .* is not a prefix of the row's text"):
         encode(chat(*CHAT), tokenizer)
+
+
+UNSHOWN = says("assistant", "", tool_calls=[{"function": {"name": "order_mugs", "arguments": {}}}])
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@pytest.mark.parametrize(
+    "answer", [UNSHOWN, says("assistant", "two", reasoning_content="one and one")], ids=["tool call", "reasoning"]
+)
+def test_an_answer_that_the_template_does_not_show_whole_is_refused(answer: Turn) -> None:
+    with pytest.raises(RowError, match="leaves out what the assistant says"):
+        encode(chat(CHAT[0], answer), tokenizer_with(CHATML))
+
+
+def test_tools_that_the_template_does_not_show_are_remarked() -> None:
+    row = encode(chat(*CHAT, tools=[{"name": "order_mugs"}]), tokenizer_with(CHATML))
+    assert row.remarks == ("tools",)
+
+
+@pytest.mark.parametrize("mark", [{"weight": 0}, {"train": False}], ids=["weight", "train"])
+def test_a_turn_that_its_author_left_out_carries_no_loss(mark: dict[str, Any]) -> None:
+    tokenizer = tokenizer_with(CHATML)
+    first, last = ({**CHAT[at], **mark} for at in (1, 3))
+    earlier = encode(chat(CHAT[0], first, *CHAT[2:]), tokenizer)
+    assert supervised_text(earlier, tokenizer) == ["three<|im_end|>"]
+    later = encode(chat(*CHAT[:3], last), tokenizer)
+    assert supervised_text(later, tokenizer) == ["two<|im_end|>"]
+    assert later.reference == "two"
+    with pytest.raises(RowError, match="has no assistant turn that carries loss"):
+        encode(chat(CHAT[0], first), tokenizer)
+
+
+def test_without_a_template_the_text_is_the_prompt_and_the_completion() -> None:
+    """A tokenizer of words puts a space in front of each text: made into tokens alone, `4` would become ` 4`."""
+    words = ["<end>", "?", "▁", "2", "+", "=", "4", "▁2", "▁4"]
+    made = Tokenizer(
+        BPE(vocab={word: at for at, word in enumerate(words)}, merges=[("▁", "2"), ("▁", "4")], unk_token="?")
+    )
+    made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<end>", unk_token="?")
+    row = encode(asked("2+2=", "4"), tokenizer)
+    assert tokenizer.decode(row.input_ids) == "2+2=4<end>"
+    assert supervised_text(row, tokenizer) == ["4<end>"]

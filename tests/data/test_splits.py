@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from ftx.data.rows import Row
-from ftx.data.splits import Contents, draw_position, overlaps, prompt_key, side_position
+from ftx.data.splits import Contents, Prompts, draw_position, overlaps, prompts_of, side_position
 
 SEED = 0
+ANSWER = {"role": "assistant", "content": "b"}
 
 
 def row(prompt: str, completion: str = "x", group: str | None = None) -> Row:
@@ -23,14 +24,18 @@ def chat(*contents: str | None, where: str = "f:1") -> Row:
 
 
 def place(one: Row, seed: int = SEED) -> float:
-    return side_position(one, prompt_key(one), seed)
+    return side_position(one, prompts_of(one, "auto"), seed)
 
 
-def contents(*rows: Row) -> Contents:
+def contents(*rows: Row, supervise: str = "auto") -> Contents:
     made = Contents()
     for one in rows:
-        made.add(one, prompt_key(one))
+        made.add(one, prompts_of(one, supervise), one.content().encode())
     return made
+
+
+def final(one: Row) -> str:
+    return prompts_of(one, "auto").final
 
 
 ROWS = [row(f"prompt {number}") for number in range(1000)]
@@ -73,13 +78,15 @@ def test_another_seed_is_another_split() -> None:
         pytest.param(chat("q", "e\u0301", "r", "b"), chat("q", "\u00e9", "r", "b"), id="a chat's Unicode form"),
         pytest.param(row("a"), chat("a", "b"), id="a prompt and a chat of it"),
         pytest.param(
-            row("a"), Row("prompt_completion", "f:1", [{"role": "user", "content": "a"}], []), id="a prompt as turns"
+            row("a"),
+            Row("prompt_completion", "f:1", [{"role": "user", "content": "a"}], [ANSWER]),
+            id="a prompt as turns",
         ),
         pytest.param(Row("text", "f:1", "", "a  b"), Row("text", "f:1", "", "a b\n"), id="a text"),
     ],
 )
 def test_the_same_question_has_one_key_and_one_place(one: Row, other: Row) -> None:
-    assert prompt_key(one) == prompt_key(other)
+    assert final(one) == final(other)
     assert place(one) == place(other)
 
 
@@ -99,15 +106,15 @@ def test_the_same_question_has_one_key_and_one_place(one: Row, other: Row) -> No
     ],
 )
 def test_another_question_has_another_key(one: Row, other: Row) -> None:
-    assert prompt_key(one) != prompt_key(other)
+    assert final(one) != final(other)
 
 
 def test_a_tool_call_without_content_has_a_key() -> None:
-    assert prompt_key(chat("a", None, "b", "c")) == json.dumps([["user", "a"], ["assistant", ""], ["user", "b"]])
+    assert final(chat("a", None, "b", "c")) == json.dumps([["user", "a"], ["assistant", ""], ["user", "b"]])
 
 
 def test_what_follows_the_last_answer_is_no_part_of_the_prompt() -> None:
-    assert prompt_key(chat("a", "b", "c")) == prompt_key(chat("a", "b")) == "a"
+    assert final(chat("a", "b", "c")) == final(chat("a", "b")) == "a"
 
 
 def test_groups_stay_together_whatever_their_prompts() -> None:
@@ -127,6 +134,9 @@ def test_hashes_are_of_the_rows_in_order_and_in_any_order() -> None:
     assert contents(row("a"), row("b")).hashes() == {
         "ordered": hashlib.sha256(f"{one}\n{other}\n".encode()).hexdigest(),
         "any_order": hashlib.sha256(b"".join(digests)).hexdigest(),
+        "tokens": hashlib.sha256(
+            b"".join(sorted(hashlib.blake2b(text.encode(), digest_size=16).digest() for text in (one, other)))
+        ).hexdigest(),
     }
 
 
@@ -134,9 +144,9 @@ def test_hashes_are_of_the_rows_in_order_and_in_any_order() -> None:
     ("rows", "changed"),
     [
         ([row("b"), row("a")], {"ordered"}),
-        ([row("a"), row("b"), row("b")], {"ordered", "any_order"}),
-        ([row("a"), row("b", "y")], {"ordered", "any_order"}),
-        ([row("a"), row("b ")], {"ordered", "any_order"}),
+        ([row("a"), row("b"), row("b")], {"ordered", "any_order", "tokens"}),
+        ([row("a"), row("b", "y")], {"ordered", "any_order", "tokens"}),
+        ([row("a"), row("b ")], {"ordered", "any_order", "tokens"}),
         ([row("a", group="1"), row("b")], set()),
     ],
     ids=["order", "a repeat", "a completion", "a space", "a group"],
@@ -161,6 +171,21 @@ def test_every_pair_of_splits_that_shares_prompts() -> None:
         {"first": "train", "second": "validation", "rows": 2, "of": 4, "pairs": [(1, 1), (3, 0)]},
         {"first": "validation", "second": "test", "rows": 1, "of": 2, "pairs": [(1, 0)]},
     ]
+
+
+def test_the_prompts_of_a_chat() -> None:
+    one = chat("a", "b", "c", "d", "e")
+    later = json.dumps([["user", "a"], ["assistant", "b"], ["user", "c"]])
+    assert prompts_of(one, "auto") == Prompts("a", later, ("a", later))
+    assert prompts_of(one, "last_turn") == Prompts("a", later, (later,))
+
+
+def test_a_chat_and_its_beginning_are_on_one_side_and_overlap() -> None:
+    whole, beginning = chat("a", "b", "c", "d"), chat("a ", "b")
+    assert place(whole) == place(beginning)
+    (found,) = overlaps({"train": contents(row("x"), whole), "validation": contents(beginning)})
+    assert (found["rows"], found["pairs"]) == (1, [(0, 1)])
+    assert overlaps({"train": contents(whole, supervise="last_turn"), "validation": contents(beginning)}) == []
 
 
 def test_all_shared_rows_are_counted_and_three_are_shown() -> None:

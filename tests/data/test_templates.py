@@ -19,6 +19,7 @@ from ftx.data.templates import (
     begins_texts,
     choose_template,
     control_words,
+    reads_the_date,
     template_fault,
     template_sha256,
 )
@@ -251,3 +252,21 @@ def test_control_words_are_all_control_tokens_the_longest_first() -> None:
     pattern = control_words(tokenizer)
     assert pattern is not None
     assert pattern.findall("a<|im_end|>2<|im_end|> im_end <s>") == ["<|im_end|>2", "<|im_end|>", "<s>"]
+
+
+def test_a_name_that_the_template_never_reads_is_refused_with_the_nearest() -> None:
+    tokenizer = tokenizer_with(trl_template("qwen3"))
+    choose_template(tokenizer, "model", {"enable_thinking": False})
+    with pytest.raises(
+        DataError,
+        match=r"kwargs\.enable_thinkin: the chat template never reads it; did you mean enable_thinking\?",
+    ):
+        choose_template(tokenizer, "model", {"enable_thinkin": False})
+    with pytest.raises(DataError, match="never reads it"):
+        choose_template(tokenizer_with(trl_template("gemma")), "model", {"enable_thinking": False})
+
+
+def test_a_template_that_writes_the_date_is_known() -> None:
+    assert reads_the_date(tokenizer_with("{{ strftime_now('%d %b %Y') }}"))
+    assert not reads_the_date(tokenizer_with(trl_template("qwen3")))
+    assert not reads_the_date(tokenizer_with(None))

@@ -129,3 +129,26 @@ def test_a_run_without_a_configuration_is_left_out(aggregate: Aggregate) -> None
     records = two_arms({"lora.rank": 16}, {"lora.rank": 8})
     write([*records, replace(run_record(70, {}, 0, 0.1), config={})])
     assert ask(aggregate).rows()[8]["n_ok"] == 3
+
+
+def test_a_newer_run_on_other_rows_does_not_take_the_place_of_one_that_counts(aggregate: Aggregate) -> None:
+    records = two_arms({"lora.rank": 16}, {"lora.rank": 8})
+    others = {"content": {split: {"any_order": "others"} for split in ("train", "validation", "test")}}
+    newer = run_record(99, {"lora.rank": 16}, 0, 99.0, dataset=others)
+    write([*records, replace(newer, date="2036-01-31T00:00:00Z")])
+    row = ask(aggregate).rows()[16]
+    assert row["n_ok"] == 4
+    assert 99.0 not in row["values"]
+
+
+def test_runs_that_differ_in_nothing_but_the_seed_are_no_comparison(aggregate: Aggregate) -> None:
+    write([run_record(number, {"lora.rank": 16}, number, 0.1) for number in range(3)])
+    answer = ask(aggregate)
+    assert answer.status == 1
+    assert "its 3 runs differ in no setting but the seed" in answer.err
+
+
+def test_settings_that_change_no_number_are_no_factors(aggregate: Aggregate) -> None:
+    settings = {"preflight": False, "data.cache_gb": 0.0, "data.snapshot": True}
+    write(two_arms({"lora.rank": 16}, {"lora.rank": 8} | settings))
+    assert {row["factor"] for row in ask(aggregate).data["effects"]} == {"lora.rank"}

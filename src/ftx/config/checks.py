@@ -21,11 +21,14 @@ _SET_BY_FTX = (
     "chat_template",
     "continue_final_message",
     "conversation",
+    "max_length",
     "messages",
+    "padding",
     "return_dict",
     "return_tensors",
     "tokenize",
     "tools",
+    "truncation",
 )
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")
 _FETCH_SMOLLM2 = (

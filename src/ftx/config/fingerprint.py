@@ -33,8 +33,6 @@ TRAIN_KEYS = (
     "optim.max_steps",
     "optim.batch_size",
     "optim.max_grad_norm",
-    "data.weights",
-    "data.max_examples",
     "data.max_seq_len",
     "hardware.precision",
     "hardware.threads",
@@ -61,7 +59,8 @@ EVALUATION_KEYS = (
 )
 # What the model sees of a row and which tokens count, in training and in evaluation.
 BOTH = ("data.on_long", "data.supervise", "data.template_kwargs")
-# Rows, template and the model's weights are hashed themselves, not where they were found; the rest changes no number.
+# Rows, tokens, template and the model's weights are hashed themselves, not where they were found or how they were
+# chosen; the rest changes no number.
 NEITHER = (
     "name",
     "notes",
@@ -88,6 +87,8 @@ NEITHER = (
     "data.columns.text",
     "data.eval_fraction",
     "data.split_seed",
+    "data.weights",
+    "data.max_examples",
     "data.group_by",
     "data.on_bad_row",
     "data.template",
@@ -113,22 +114,30 @@ def fingerprints(
         config: resolved, hardware included.
         weights: what the base weights are (`ftx.model.base.identity`).
         template: hash of the chat template.
-        content: hashes of the rows of each split (`ftx.data.splits.content_hashes`).
+        content: hashes of the rows and tokens of each split (`ftx.data.splits.Contents.hashes`), and of which training
+            rows are used.
     """
     settings = asdict(config)
+    # Which rows the first N are depends on their order.
+    rows = "any_order" if config.score.max_examples is None else "ordered"
     chosen_on_validation = config.metric.at == "best" or config.early_stop.patience is not None
     train: dict[str, Any] = _picked(settings, TRAIN_KEYS + BOTH)
-    train |= {"weights": weights, "template": template, "train_rows": content["train"]["ordered"]}
+    train |= {"weights": weights, "template": template}
+    train |= {f"train_{name}": content["train"][name] for name in ("ordered", "tokens", "used")}
     if chosen_on_validation:
         train |= _picked(settings, SELECTION_KEYS)
         train |= {
             "validation_rows": content["validation"]["any_order"],
+            "validation_tokens": content["validation"]["tokens"],
             "validation_limit": config.data.eval_max_seq_len,
         }
         if not config.metric.name.startswith("eval_"):
             train |= _picked(settings, ("score.max_new_tokens", "score.max_examples"))
+            train["validation_rows"] = content["validation"][rows]
     evaluation = _picked(settings, EVALUATION_KEYS + SELECTION_KEYS + BOTH) | {"template": template}
-    evaluation |= {f"{name}_rows": hashes["any_order"] for name, hashes in content.items() if name != "train"}
+    for name, hashes in content.items():
+        if name != "train":
+            evaluation |= {f"{name}_rows": hashes[rows], f"{name}_tokens": hashes["tokens"]}
     return {"train": _digest(train), "evaluation": _digest(evaluation)}
 
 

@@ -12,7 +12,7 @@ from ftx.data.formats.record import BadRecord
 from ftx.data.render import Encoder
 from ftx.data.rows import Row, RowError, RowReader
 from ftx.data.sources import Source
-from ftx.data.splits import SPLITS, Contents, draw_position, overlaps, prompt_key, side_position
+from ftx.data.splits import SPLITS, Contents, draw_position, overlaps, prompts_of, side_position
 from ftx.data.store import STORE_SUFFIX, Store, Stored, StoreWriter
 from ftx.errors import DataError
 
@@ -68,6 +68,8 @@ class Builder:
         self._writers: dict[str, StoreWriter] = {}
         self._contents: dict[str, Contents] = {}
         self._remarks: dict[str, Counter[str]] = {}
+        self._problems: list[str] = []
+        self._skipped: list[str] = []
 
     def build(self, sources: Sequence[Source], hashes: Sequence[str]) -> dict[str, Any]:
         """Read everything; what the record says of it.
@@ -88,6 +90,8 @@ class Builder:
         finally:
             for writer in self._writers.values():
                 writer.close()
+        if self._problems:
+            raise DataError("\n".join(self._problems))
         if held_out is not None:
             self._refuse_empty_side()
         self._contents = {name: self._contents[name] for name in SPLITS if name in self._contents}
@@ -113,9 +117,11 @@ class Builder:
                 tried &= not taken
             readable &= rejected.count == before
         if rejected.count and (self._config.on_bad_row == "error" or rejected.count == rows):
-            raise DataError("\n".join([*rejected.in_words(rows), *([] if tried else [_NOT_TRIED])]))
+            self._problems += [*rejected.in_words(rows), *([] if tried else [_NOT_TRIED])]
+        elif rejected.count:
+            self._skipped += rejected.in_words(rows)
         if rows == 0:
-            raise DataError(f"{source.records.origin} has no rows")
+            self._problems.append(f"{source.records.origin} has no rows")
         if source.records.sha256() != sha256:
             raise DataError(f"{source.records.origin} was changed while it was read; start again")
         return {
@@ -135,11 +141,11 @@ class Builder:
             if isinstance(made, RowError):
                 rejected.add(row.where, str(made), made.kind)
                 continue
-            prompt = prompt_key(row)
+            prompts = prompts_of(row, self._config.supervise)
             side = split
             if split == "train" and held_out is not None:
-                side = "validation" if side_position(row, prompt, self._config.split_seed) < held_out else "train"
-            self._contents.setdefault(side, Contents()).add(row, prompt)
+                side = "validation" if side_position(row, prompts, self._config.split_seed) < held_out else "train"
+            self._contents.setdefault(side, Contents()).add(row, prompts, made.token_bytes())
             self._remarks.setdefault(side, Counter()).update(made.remarks)
             position = draw_position(row, self._config.split_seed)
             sides.setdefault(side, []).append(Stored(made, number, position))
@@ -162,11 +168,12 @@ class Builder:
     def _refuse_empty_side(self) -> None:
         rows = {name: self._writers[name].rows if name in self._writers else 0 for name in ("train", "validation")}
         if not all(rows.values()):
-            raise DataError(
+            refusal = (
                 f"data.eval_fraction={self._config.eval_fraction} with data.split_seed={self._config.split_seed} "
                 f"leaves {rows['train']} training and {rows['validation']} validation rows of {sum(rows.values())}: "
                 "give data.eval_path, or another fraction or split seed"
             )
+            raise DataError("\n".join([*self._skipped, refusal]))
 
     def _overlap(self) -> list[dict[str, Any]]:
         """Shared prompts, their rows named as people find them."""

@@ -47,7 +47,7 @@ class Cache:
 
     Args:
         root: the folder; made when it is first needed.
-        limit_bytes: what all entries together may take; 0 keeps none.
+        limit_bytes: what all entries together may take.
     """
 
     def __init__(self, root: Path, limit_bytes: int) -> None:
@@ -56,22 +56,21 @@ class Cache:
 
     def entry(self, key: str, build: Build) -> Entry:
         """The entry called `key`, a SHA-256, built if it is not there."""
-        if self._limit == 0:
-            return _built_aside(build, None)
-        try:
-            self._root.mkdir(parents=True, exist_ok=True)
-            with self._locked(key):
-                return self._kept(key, build)
-        except OSError as error:
-            return _built_aside(build, f"{self._root} cannot be used ({error.strerror or error}): set FTX_CACHE=FOLDER")
-
-    def _kept(self, key: str, build: Build) -> Entry:
         folder = self._root / key
-        found = _opened(folder)
-        if found is None:
-            self._build(folder, build)
-            self._evict(keep=folder)
-            found = _opened(folder)
+        try:
+            found = _opened(folder)  # without the lock: comparing checksums of much data takes seconds
+            return found if found is not None else self._built(folder, build)
+        except OSError as error:
+            return built_aside(build, f"{self._root} cannot be used ({error.strerror or error}): set FTX_CACHE=FOLDER")
+
+    def _built(self, folder: Path, build: Build) -> Entry:
+        self._root.mkdir(parents=True, exist_ok=True)
+        with self._locked(folder.name):
+            found = _opened(folder)  # by another process, while this one waited
+            if found is None:
+                self._build(folder, build)
+                self._evict(keep=folder)
+                found = _opened(folder)
         if found is None:
             raise OSError(f"{folder} was removed as soon as it was built")
         return found
@@ -95,7 +94,10 @@ class Cache:
             yield
 
     def _evict(self, keep: Path) -> None:
-        """Remove the entries used longest ago until the rest fits. A process that has one open goes on reading it."""
+        """Remove the entries used longest ago until the rest fits.
+
+        A process of the same host that has one open goes on reading it.
+        """
         entries = [(_last_use(folder), folder, _size(folder)) for folder in self._root.iterdir() if _counts(folder)]
         total = sum(size for _, _, size in entries)
         for _, folder, size in sorted(entries):
@@ -113,7 +115,7 @@ def cache_root() -> Path:
     return base / "data"
 
 
-def _built_aside(build: Build, reason: str | None) -> Entry:
+def built_aside(build: Build, reason: str | None = None) -> Entry:
     """Rows for this process alone: mapped files stay readable when their folder is gone."""
     with tempfile.TemporaryDirectory(prefix="ftx-data-") as name:
         record = build(Path(name))

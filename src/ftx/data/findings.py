@@ -54,26 +54,26 @@ def _rows(record: Mapping[str, Any], config: DataConfig) -> Iterator[Finding]:
             yield Finding("ok", "rows", f"{file['path']}: {rows} rows for {file['split']}{blank}")
             continue
         kinds = ", ".join(f"{number} x {kind}" for kind, number in file["bad_rows"]["kinds"].items())
-        skipped = f"{file['path']}: {count} of {rows} rows skipped as bad ({kinds}){blank}"
-        if count / rows > config.max_dropped:
+        bad = f"{file['path']}: {count} of {rows} rows cannot be used ({kinds}){blank}"
+        first = f"the first: {file['bad_rows']['shown'][0]}"
+        if config.on_bad_row == "error":
+            yield Finding("problem", "rows", f"{bad}: mend them ({first}), or leave them out by data.on_bad_row=skip")
+        elif count / rows > config.max_dropped:
             yield Finding(
                 "problem",
                 "rows",
-                f"{skipped}, more than data.max_dropped={config.max_dropped:g} allows: mend them "
-                f"(the first: {file['bad_rows']['shown'][0]}), or allow more with data.max_dropped",
+                f"{bad} and are skipped, more than data.max_dropped={config.max_dropped:g} allows: mend them "
+                f"({first}), or allow more with data.max_dropped",
             )
         else:
-            yield Finding("note", "rows", skipped)
+            yield Finding("note", "rows", f"{bad} and are skipped ({first})")
 
 
 def _repeats(record: Mapping[str, Any], config: DataConfig) -> Iterator[Finding]:
     for split, repeats in record["repeats"].items():
         if repeats["prompts"]:
-            detail = (
-                f"{split}: {repeats['prompts']} rows have a prompt that an earlier row has; {repeats['rows']} of them "
-                "repeat it whole"
-            )
-            yield Finding("note", "duplicates", detail)
+            detail = f"{split}: rows with the prompt of an earlier row: {repeats['prompts']}"
+            yield Finding("note", "duplicates", f"{detail}, of them equal in all: {repeats['rows']}")
         else:
             yield Finding("ok", "duplicates", f"{split}: every prompt stands once")
 
@@ -99,11 +99,11 @@ def overlap_in_words(overlap: Mapping[str, Any]) -> str:
 
 
 _REMARKS = {
-    "unended": "rows do not end in an end token, so the model does not learn to stop there (another data.template?)",
-    "no bos": "rows do not begin with the BOS token that this tokenizer puts in front of texts; the template leaves "
-    "it out",
-    "control": "rows hold a control token of the template as text (a turn's end, say), which is read as that token",
-    "reasoning": "rows have earlier answers that the template shortens or changes, as it does to reasoning",
+    "unended": "that do not end in an end token, so that the model does not learn to stop (another data.template?)",
+    "no bos": "without the BOS token that this tokenizer puts in front of texts, because the template leaves it out",
+    "control": "with a control token of the template in their text (a turn's end, say), which is read as that token",
+    "reasoning": "with earlier answers that the template shortens or changes, as it does to reasoning",
+    "tools": "with tools that the template says nothing of",
 }
 
 
@@ -112,7 +112,7 @@ def _template(record: Mapping[str, Any], config: DataConfig) -> Iterator[Finding
     for split, counts in record["remarks"].items():
         for remark, count in counts.items():
             remarked = True
-            yield Finding("note", "template", f"{split}: {count} {_REMARKS[remark]}")
+            yield Finding("note", "template", f"{split}: rows {_REMARKS[remark]}: {count}")
     if not remarked:
         hashed = record["template_sha256"]
         which = "no chat template" if hashed is None else f"chat template {hashed[:8]}"
@@ -127,21 +127,24 @@ def _lengths(record: Mapping[str, Any], config: DataConfig) -> Iterator[Finding]
 def _length_finding(split: str, counts: Mapping[str, Any], config: DataConfig) -> Finding:
     name = "max_seq_len" if split == "train" else "eval_max_seq_len"
     asked, limit = getattr(config, name), counts["limit"]
-    bound = f"data.{name}={limit}" if limit == asked else f"the model's own limit of {limit}"
+    is_ours = limit == asked
+    bound = f"data.{name}={limit}" if is_ours else f"the model's own limit of {limit}"
+    remedy = (
+        f"raise data.{name}, shorten the rows" if is_ours else "shorten the rows, take a model with a longer context"
+    )
     too_long = f"{counts['too_long']} of {counts['rows']} {split} rows are longer than {bound} tokens"
     if not counts["too_long"]:
         allowed = "no limit" if limit is None else f"at most {limit}"
-        return Finding("ok", "lengths", f"{split}: the longest row has {counts['longest']} tokens ({allowed})")
+        detail = f"{split}: the longest row has {counts['longest']} tokens ({allowed})"
+        if not is_ours and asked is not None and split != "train":
+            return Finding("note", "lengths", f"{detail}: data.{name}={asked} is more than the model can take")
+        return Finding("ok", "lengths", detail)
     if config.on_long == "error":
-        return Finding("problem", "lengths", f"{too_long}: raise data.{name}, or say data.on_long=drop or truncate")
+        return Finding("problem", "lengths", f"{too_long}: {remedy}, or say data.on_long=drop or truncate")
     lost = f"{too_long}: {_what_became(counts, config)}"
     if counts["dropped"] / counts["rows"] > config.max_dropped:
-        return Finding(
-            "problem",
-            "lengths",
-            f"{lost}, more than data.max_dropped={config.max_dropped:g} allows: raise data.{name}, shorten the rows, "
-            "or allow more with data.max_dropped",
-        )
+        allowed = f"more than data.max_dropped={config.max_dropped:g} allows"
+        return Finding("problem", "lengths", f"{lost}, {allowed}: {remedy}, or allow more with data.max_dropped")
     return Finding("note", "lengths", lost)
 
 

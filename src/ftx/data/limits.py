@@ -26,15 +26,15 @@ def drawn(store: Store, weights: list[float] | None, most: int | None) -> NDArra
         store: all rows of the split.
         weights: how often the rows of each file stand in an epoch; the part behind the point keeps that share of them,
             chosen by content.
-        most: only the first this many.
+        most: of only the first this many rows.
     """
-    numbers = np.arange(len(store))
+    numbers = np.arange(len(store))[:most]
     if weights is not None:
-        weight = np.asarray(weights)[store.column("file")]
+        weight = np.asarray(weights)[store.column("file")[numbers]]
         whole = np.floor(weight)
-        times = whole + (store.column("position") < weight - whole)
+        times = whole + (store.column("position")[numbers] < weight - whole)
         numbers = np.repeat(numbers, times.astype(np.int64))
-    return numbers[:most]
+    return numbers
 
 
 def limited(store: Store, numbers: NDArray[np.int64], limit: int | None, on_long: str) -> Limited:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ftx.data.rows import Row, RowError
 from ftx.data.templates import ChatTemplate, Conversation, begins_texts, control_tokens, control_words
-from ftx.data.turns import Span, TurnFinder, answers_of, said, squeezed, supervised_of, turns_of
+from ftx.data.turns import Span, TurnFinder, said, squeezed, supervised_of, turns_of
 
 IGNORED = -100
 
@@ -57,6 +57,10 @@ class TokenizedRow:
             raise RowError(f"{self.where}: plain text has no prompt to generate from", "plain text")
         return self.input_ids[: self.prompt_length]
 
+    def token_bytes(self) -> bytes:
+        """The ids and what of them carries loss, for hashing."""
+        return repr((self.input_ids, self.spans)).encode()
+
     def cut(self, limit: int) -> "TokenizedRow":
         """The first `limit` tokens."""
         spans = tuple((begin, min(end, limit)) for begin, end in self.spans if begin < limit)
@@ -73,13 +77,28 @@ def labels_of(input_ids: Sequence[int], spans: Sequence[Span]) -> list[int]:
 
 
 @dataclass(frozen=True)
+class _Planned:
+    """A row's turns, and the indices of those that are supervised; the last one is what generation has to give."""
+
+    row: Row
+    conversation: Conversation
+    supervised: list[int]
+
+    @property
+    def asked(self) -> Conversation:
+        """What stands before the answer that generation has to give."""
+        return Conversation(self.conversation.turns[: self.supervised[-1]], self.conversation.tools)
+
+
+@dataclass(frozen=True)
 class _Rendered:
-    """A row as text, and the parts of it that are supervised; the last one is what generation has to give."""
+    """A row as text, and the parts of it that are supervised. `framed`: BOS and end token are still to be added."""
 
     row: Row
     text: str
     spans: list[Span]
-    shortened: bool
+    remarks: tuple[str, ...] = ()
+    framed: bool = False
 
 
 class Encoder:
@@ -102,62 +121,86 @@ class Encoder:
         self._alone = lru_cache(maxsize=64)(self._ids)  # what leads to an answer is nearly always the same few words
 
     def encode(self, rows: Sequence[Row]) -> list[TokenizedRow | RowError]:
-        """Token ids and labels of each row, or why there are none: a template that refuses it, no sound mask."""
+        """Token ids and labels of each row, or why there are none: a template that refuses it, no sound mask.
+
+        All texts are made into tokens at once, which the tokenizer does on all cores.
+        """
+        rendered = self._rendered(rows)
+        tokens = iter(self._with_offsets([each.text for each in rendered if isinstance(each, _Rendered)]))
+        return [each if isinstance(each, RowError) else self._tokenized(each, *next(tokens)) for each in rendered]
+
+    def _rendered(self, rows: Sequence[Row]) -> list[_Rendered | RowError]:
         chats = [row for row in rows if row.kind != "text" and self._tokenizer.chat_template is not None]
-        encoded = dict(zip(map(id, chats), self._chats(chats), strict=True))
-        return [encoded[id(row)] if id(row) in encoded else self._joined(row) for row in rows]
+        found = dict(zip(map(id, chats), self._chats(chats), strict=True))
+        return [found[id(row)] if id(row) in found else self._joined(row) for row in rows]
 
-    def _joined(self, row: Row) -> TokenizedRow | RowError:
-        try:
-            made = self._plain_text(row) if row.kind == "text" else self._concatenated(row)
-            return self._checked(made, row)
-        except RowError as error:
-            return error
-
-    def _plain_text(self, row: Row) -> TokenizedRow:
-        ids = self._ended(self._begun(str(row.target)))
-        return TokenizedRow(row.where, ids, ((1, len(ids)),), None, 0, None)
-
-    def _concatenated(self, row: Row) -> TokenizedRow:
-        """Prompt, completion and end token one after the other, for a base model without a chat template."""
+    def _joined(self, row: Row) -> _Rendered | RowError:
+        """Plain text; or prompt and completion one behind the other, for a base model without a chat template."""
+        if row.kind == "text":
+            text = str(row.target)
+            return _Rendered(row, text, [(0, len(text))], framed=True)
         if not isinstance(row.context, str) or not isinstance(row.target, str):
-            raise RowError(
+            return RowError(
                 "chat turns need a chat template, and this model has none: use data.template=plain or "
                 "data.template=FILE.jinja, an instruction-tuned model, or rows whose prompt and completion are text",
                 "no chat template",
             )
-        prompt = self._begun(row.context)
-        if prompt and prompt[-1] == self._tokenizer.eos_token_id:
-            prompt.pop()  # some tokenizers end every text, and the text goes on here
-        if not prompt:
-            raise RowError(
+        if not row.context and not self._begins_texts:
+            return RowError(
                 "the prompt is empty, and this tokenizer puts nothing in front of a text, so there is nothing to start "
                 "an answer from: use rows of plain text (data.columns.text)",
                 "an empty prompt",
             )
-        answer = self._ended(self._ids(row.target))
-        ids = prompt + answer
-        begin = 1 if self._supervise == "all" else len(prompt)
-        return TokenizedRow(row.where, ids, ((begin, len(ids)),), len(prompt), len(answer), row.target)
+        text = row.context + row.target
+        return _Rendered(row, text, [(len(row.context), len(text))], framed=True)
 
-    def _begun(self, text: str) -> list[int]:
-        """Ids as a text begins, with one BOS where the tokenizer puts one, also where the text has one itself."""
-        ids = list(self._tokenizer(text, verbose=False)["input_ids"])
-        return ids[1:] if self._begins_texts and ids[1:2] == [self._tokenizer.bos_token_id] else ids
+    def _chats(self, rows: Sequence[Row]) -> list[_Rendered | RowError]:
+        planned = [self._planned(row) for row in rows]
+        whole = [each for each in planned if isinstance(each, _Planned)]
+        texts = iter(self._template.render_all([each.conversation for each in whole]))
+        befores = iter(self._template.render_all([each.asked for each in whole], generation=True))
+        return [
+            each if isinstance(each, RowError) else self._found(each, next(texts), next(befores)) for each in planned
+        ]
 
-    def _ended(self, ids: list[int]) -> list[int]:
-        end = self._tokenizer.eos_token_id
-        return ids if ids and ids[-1] == end else [*ids, end]
+    def _planned(self, row: Row) -> _Planned | RowError:
+        turns = turns_of(row)
+        try:
+            return _Planned(row, Conversation(turns, row.tools), supervised_of(row, turns, self._supervise))
+        except RowError as error:
+            return error
+
+    def _found(self, planned: _Planned, text: str | RowError, before: str | RowError) -> _Rendered | RowError:
+        if isinstance(text, RowError):
+            return text
+        if isinstance(before, RowError):
+            return before
+        try:
+            return self._with_spans(planned, text, before)
+        except RowError as error:
+            return error
+
+    def _with_spans(self, planned: _Planned, text: str, before: str) -> _Rendered:
+        conversation, spans, remarks = planned.conversation, [], []
+        for index in planned.supervised:
+            is_last = index == planned.supervised[-1]
+            span = self._finder.find(conversation, index, text, before if is_last else None)
+            spans.append(span)
+            if said(conversation.turns[index], text[slice(*span)]):
+                continue
+            if is_last:
+                raise RowError(
+                    "the chat template leaves out what the assistant says (text, reasoning or tool calls); use another "
+                    "data.template",
+                    "the template leaves out the answer",
+                )
+            remarks = ["reasoning"]
+        if conversation.tools and text == self._template.render(Conversation(conversation.turns)):
+            remarks.append("tools")
+        return _Rendered(planned.row, text, spans, tuple(remarks))
 
     def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]) if text else []
-
-    def _chats(self, rows: Sequence[Row]) -> list[TokenizedRow | RowError]:
-        """All rows rendered, then all texts made into tokens at once, which the tokenizer does on all cores."""
-        rendered = self._rendered(rows)
-        texts = [each.text for each in rendered if isinstance(each, _Rendered)]
-        tokens = iter(self._with_offsets(texts))
-        return [each if isinstance(each, RowError) else self._tokenized(each, *next(tokens)) for each in rendered]
 
     def _with_offsets(self, texts: list[str]) -> list[tuple[list[int], Sequence[Span] | None]]:
         """The ids of each text with the characters of each token; None for a tokenizer that cannot tell."""
@@ -168,52 +211,37 @@ class Encoder:
         offsets = encoded["offset_mapping"] if told else [None] * len(texts)
         return list(zip(encoded["input_ids"], offsets, strict=True))
 
-    def _rendered(self, rows: Sequence[Row]) -> list[_Rendered | RowError]:
-        turns = [turns_of(row) for row in rows]
-        whole = [Conversation(each, row.tools) for each, row in zip(turns, rows, strict=True)]
-        asked = [Conversation(each[: answers_of(each)[-1]], row.tools) for each, row in zip(turns, rows, strict=True)]
-        texts, befores = self._template.render_all(whole), self._template.render_all(asked, generation=True)
-        found: list[_Rendered | RowError] = []
-        for row, conversation, text, before in zip(rows, whole, texts, befores, strict=True):
-            try:
-                found.append(self._with_spans(row, conversation, _or_raise(text), _or_raise(before)))
-            except RowError as error:
-                found.append(error)
-        return found
-
-    def _with_spans(self, row: Row, conversation: Conversation, text: str, before: str) -> _Rendered:
-        turns = conversation.turns
-        spans, shortened = [], False
-        for index in supervised_of(row, turns, self._supervise):
-            is_last = index == answers_of(turns)[-1]
-            span = self._finder.find(conversation, index, text, before if is_last else None)
-            whole = said(turns[index], text[slice(*span)])
-            if not whole and is_last:
-                raise RowError(
-                    "the chat template leaves out what the assistant says; use another data.template",
-                    "the template leaves out the answer",
-                )
-            shortened |= not whole
-            spans.append(span)
-        return _Rendered(row, text, spans, shortened)
-
     def _tokenized(self, made: _Rendered, ids: list[int], offsets: Sequence[Span] | None) -> TokenizedRow | RowError:
         try:
             ids, spans = self._tokens(made, list(ids), offsets)
+            if made.framed:
+                ids, spans = self._in_frame(ids, spans)
+            else:
+                spans = [(begin, self._end_of_turn(ids, begin, end)) for begin, end in spans]
             return self._checked(self._labelled(made, ids, spans), made.row)
         except RowError as error:
             return error
 
+    def _in_frame(self, ids: list[int], spans: list[Span]) -> tuple[list[int], list[Span]]:
+        """With the BOS token that this tokenizer puts in front of texts, and an end token, once each."""
+        bos, end = self._tokenizer.bos_token_id, self._tokenizer.eos_token_id
+        front = [bos] if self._begins_texts and ids[:1] != [bos] else []
+        behind = [end] if ids[-1:] != [end] else []
+        ((begin, _),) = spans
+        ids = [*front, *ids, *behind]
+        return ids, [(begin + len(front), len(ids))]
+
     def _labelled(self, made: _Rendered, ids: list[int], spans: list[Span]) -> TokenizedRow:
-        spans = [(begin, self._end_of_turn(ids, begin, end)) for begin, end in spans]
-        for (begin, end), piece in zip(spans, made.spans, strict=True):
-            self._refuse_other_text(ids[begin:end], made.text[slice(*piece)])
-        begin, end = spans[-1]
-        reference = self._tokenizer.decode(ids[begin:end], skip_special_tokens=True)
+        if not made.framed:
+            for (begin, end), piece in zip(spans, made.spans, strict=True):
+                self._refuse_other_text(ids[begin:end], made.text[slice(*piece)])
         # Every position but the first can be supervised: nothing comes before that.
         carrying = [(1, len(ids))] if self._supervise == "all" else [(max(b, 1), e) for b, e in spans]
-        remarks = ("reasoning",) if made.shortened else ()
-        return TokenizedRow(made.row.where, ids, tuple(carrying), begin, end - begin, reference, remarks)
+        begin, end = spans[-1]
+        if made.row.kind == "text":
+            return TokenizedRow(made.row.where, ids, tuple(carrying), None, 0, None)
+        reference = self._tokenizer.decode(ids[begin:end], skip_special_tokens=True)
+        return TokenizedRow(made.row.where, ids, tuple(carrying), begin, end - begin, reference, made.remarks)
 
     def _tokens(self, made: _Rendered, ids: list[int], offsets: Sequence[Span] | None) -> tuple[list[int], list[Span]]:
         """The ids of a text, and the tokens of each of its spans."""
@@ -291,12 +319,6 @@ class Encoder:
             yield "no bos"
         if self._control is not None and self._control.search(_own_text(source)):
             yield "control"
-
-
-def _or_raise(text: str | RowError) -> str:
-    if isinstance(text, RowError):
-        raise text
-    return text
 
 
 def _own_text(row: Row) -> str:

@@ -13,7 +13,8 @@ Kind = Literal["prompt_completion", "messages", "text"]
 
 CONVERSATIONS = "conversations"  # what ShareGPT calls messages; read where data.columns.messages names no other
 _USUAL = ColumnsConfig()
-_ANSWERS = ("tool_calls", "function_call", "reasoning_content", "thinking")  # what a turn may say instead of content
+REASONING = ("reasoning_content", "thinking")
+_ANSWERS = ("tool_calls", "function_call", *REASONING)  # what a turn may say instead of content
 _SPEAKERS = {
     "human": "user",
     "user": "user",

@@ -1,4 +1,4 @@
-"""A copy of every file that was read, named by its content, so that a run's rows outlive what becomes of the files."""
+"""A copy of every file that was read, named by its hash, so that a run's rows outlive what becomes of the files."""
 
 import shutil
 import tempfile

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,8 @@ from ftx.data.files import DataFile
 from ftx.data.formats.parquet import without_nulls
 from ftx.data.splits import SPLITS
 from ftx.errors import DataError
+
+_COMMIT = re.compile("[0-9a-f]{40}")
 
 
 class RecordSource(Protocol):
@@ -113,7 +116,8 @@ def _commit_of(name: str, revision: str | None) -> str | None:
     try:
         return str(HfApi().dataset_info(name, revision=revision).sha)
     except Exception:  # a missing network has many names, by the HTTP library in use
-        return None  # whether the data set can be had nevertheless, from the local cache, loading shows
+        # Whether the data set can be had nevertheless, from the local cache, loading shows.
+        return revision if revision is not None and _COMMIT.fullmatch(revision) else None
 
 
 def _loaded(name: str, split: str, revision: str | None) -> Any:

@@ -8,40 +8,57 @@ import hashlib
 import json
 import unicodedata
 from array import array
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ftx.data.rows import Row
+from ftx.data.rows import Row, Turn
+from ftx.data.turns import answers_of, supervised_of, turns_of
 
 SPLITS = ("train", "validation", "test")
 MOST_SHOWN = 3
 
 
-def prompt_key(row: Row) -> str:
-    """What makes two rows the same question: the prompt without differences in spacing or Unicode form.
+@dataclass(frozen=True)
+class Prompts:
+    """What a row asks. Equal prompts are equal texts here, without differences in spacing or Unicode form.
 
-    A chat's prompt is what stands before its last answer; a single question is the same one as text and as a turn.
+    `first` stands before the first answer, `final` before the one that generation has to give, `answered` are those of
+    all answers that carry loss. A single question is the same one as text and as a turn.
     """
+
+    first: str
+    final: str
+    answered: tuple[str, ...]
+
+
+def prompts_of(row: Row, supervise: str) -> Prompts:
+    """The prompts of a row by `data.supervise`; plain text is one itself."""
     if row.kind == "text":
-        return _normalised(str(row.target))
-    if isinstance(row.context, str):
-        return _normalised(row.context)
-    turns = row.context
-    if row.kind == "messages":
-        last = max(at for at, turn in enumerate(turns) if turn["role"] == "assistant")
-        turns = turns[:last] or turns
+        text = _normalised(str(row.target))
+        return Prompts(text, text, (text,))
+    turns = turns_of(row)
+    answers = supervised_of(row, turns, supervise)
+    answered = tuple(_prompt(turns[:index] or turns) for index in answers)
+    first = answered[-1] if row.kind != "messages" else _prompt(turns[: answers_of(turns)[0]] or turns)
+    return Prompts(first, answered[-1], answered)
+
+
+def _prompt(turns: Sequence[Turn]) -> str:
     said = [[turn["role"], _normalised(turn.get("content") or "")] for turn in turns]
     return said[0][1] if [role for role, _ in said] == ["user"] else json.dumps(said, ensure_ascii=False)
 
 
-def side_position(row: Row, prompt: str, seed: int) -> float:
-    """A place in [0, 1) by the row's group, else by its prompt; below the fraction is held out."""
-    return _position(prompt if row.group is None else f"group {row.group}", seed)
+def side_position(row: Row, prompts: Prompts, seed: int) -> float:
+    """A place in [0, 1) by the row's group, else by its first prompt; below the fraction is held out.
+
+    By the first: a chat and its beginning stay together.
+    """
+    return _position(prompts.first if row.group is None else f"group {row.group}", seed)
 
 
 def draw_position(row: Row, seed: int) -> float:
@@ -58,51 +75,68 @@ def _position(text: str, seed: int) -> float:
     return int.from_bytes(digest[:8]) / 2**64
 
 
-@dataclass
 class Contents:
-    """The content of one split, row by row, kept as hashes: 80 bytes a row."""
+    """The content of one split, row by row, kept as hashes: some hundred bytes a row."""
 
-    _ordered: Any = field(default_factory=hashlib.sha256)
-    _rows: list[bytes] = field(default_factory=list)
-    _prompts: "array[int]" = field(default_factory=lambda: array("Q"))
+    def __init__(self) -> None:
+        self._ordered = hashlib.sha256()
+        self._rows: list[bytes] = []
+        self._tokens: list[bytes] = []
+        self._final = array("Q")
+        self._answered, self._answering = array("Q"), array("Q")  # each prompt that is answered, and the row that does
 
-    def add(self, row: Row, prompt: str) -> None:
-        """Take the next row in."""
+    def add(self, row: Row, prompts: Prompts, tokens: bytes) -> None:
+        """Take the next row in; `tokens` are its ids and what of them carries loss."""
         content = row.content().encode()
         self._ordered.update(content + b"\n")
+        self._answered.extend(map(_hash64, prompts.answered))
+        self._answering.extend([len(self._rows)] * len(prompts.answered))
+        self._final.append(_hash64(prompts.final))
         self._rows.append(hashlib.sha256(content).digest())
-        self._prompts.append(int.from_bytes(hashlib.blake2b(prompt.encode(), digest_size=8).digest()))
+        self._tokens.append(hashlib.blake2b(tokens, digest_size=16).digest())
 
     def hashes(self) -> dict[str, str]:
-        """sha256 of the rows in their order, and of the same rows in any order."""
-        any_order = hashlib.sha256(b"".join(sorted(self._rows))).hexdigest()
-        return {"ordered": self._ordered.hexdigest(), "any_order": any_order}
+        """sha256 of the rows in their order, of the same rows in any order, and of their tokens in any order."""
+        return {
+            "ordered": self._ordered.hexdigest(),
+            "any_order": hashlib.sha256(b"".join(sorted(self._rows))).hexdigest(),
+            "tokens": hashlib.sha256(b"".join(sorted(self._tokens))).hexdigest(),
+        }
 
     @property
-    def prompts(self) -> NDArray[np.uint64]:
-        """A 64-bit hash of each prompt: of a million rows, two different ones agree once in 40 million cases."""
-        return np.frombuffer(self._prompts, dtype=np.uint64)
+    def final(self) -> NDArray[np.uint64]:
+        """A 64-bit hash of each row's final prompt: of a million, two different ones agree once in 40 million cases."""
+        return np.frombuffer(self._final, dtype=np.uint64)
+
+    @property
+    def answered(self) -> NDArray[np.uint64]:
+        """The same of all prompts whose answers carry loss."""
+        return np.frombuffer(self._answered, dtype=np.uint64)
+
+    def row_answering(self, prompt: Any) -> int:
+        """The first row that answers a prompt, given as its hash."""
+        return self._answering[int(np.flatnonzero(self.answered == prompt)[0])]
 
     def repeats(self) -> dict[str, int]:
-        """Rows whose prompt an earlier row has, and those that repeat an earlier row whole."""
+        """Rows whose final prompt an earlier row has, and those that repeat an earlier row whole."""
         return {
-            "prompts": len(self._prompts) - len(np.unique(self.prompts)),
+            "prompts": len(self._final) - len(np.unique(self.final)),
             "rows": len(self._rows) - len(set(self._rows)),
         }
+
+
+def _hash64(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
 
 
 def overlaps(contents: Mapping[str, Contents]) -> list[dict[str, Any]]:
     """Every pair of splits that shares prompts: how many rows of the second, and the first of them by number."""
     found = []
     for (first, some), (second, others) in combinations(contents.items(), 2):
-        shared = np.flatnonzero(np.isin(others.prompts, some.prompts))
+        shared = np.flatnonzero(np.isin(others.final, some.answered))
         if len(shared):
-            pairs = [(int(at), _first(some.prompts, others.prompts[at])) for at in shared[:MOST_SHOWN]]
+            pairs = [(int(at), some.row_answering(others.final[at])) for at in shared[:MOST_SHOWN]]
             found.append(
-                {"first": first, "second": second, "rows": len(shared), "of": len(others.prompts), "pairs": pairs}
+                {"first": first, "second": second, "rows": len(shared), "of": len(others.final), "pairs": pairs}
             )
     return found
-
-
-def _first(prompts: NDArray[np.uint64], wanted: Any) -> int:
-    return int(np.flatnonzero(prompts == wanted)[0])

@@ -45,7 +45,6 @@ class StoreWriter:
 
     def __init__(self, path: Path) -> None:
         self._sink = pa.OSFile(str(path), "wb")
-        # The stream format is what `datasets.Dataset.from_file` maps.
         self._writer = pa.ipc.new_stream(self._sink, _SCHEMA)
         self.rows = 0
 
@@ -101,6 +100,10 @@ class Store:
     def table(self, names: Sequence[str]) -> pa.Table:
         """These columns, mapped and not copied."""
         return self._table.select(list(names))
+
+    def answered(self, numbers: NDArray[np.int64]) -> bool:
+        """Whether all of these rows have an answer."""
+        return int(self._table.column("prompt_length").take(pa.array(numbers)).null_count) == 0
 
     def column(self, name: str) -> NDArray[Any]:
         """One number of every row: length, supervised, file or position."""

@@ -1,20 +1,25 @@
 """The chat template in use, and how turns become text by it."""
 
+import difflib
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from jinja2 import Environment
 from jinja2.exceptions import TemplateError
+from jinja2.meta import find_undeclared_variables
 
 from ftx.config.checks import TEMPLATES
 from ftx.data.rows import RowError, Turn
 from ftx.errors import DataError
 
 MODEL, TRAINING, PLAIN = TEMPLATES
+_SET_FOR_IT = {"messages", "tools", "documents", "add_generation_prompt", "raise_exception", "strftime_now", "range"}
 _TEMPLATE_FAULTS = (TemplateError, TypeError, ValueError, KeyError)
 
 
@@ -65,16 +70,26 @@ class ChatTemplate:
         )
 
 
-def choose_template(tokenizer: Any, choice: str) -> None:
+def choose_template(tokenizer: Any, choice: str, told: Mapping[str, Any] = MappingProxyType({})) -> None:
     """Give `tokenizer` the template that `data.template` asks for; what is saved with the adapter is this one.
 
+    Args:
+        tokenizer: changed.
+        choice: `data.template`.
+        told: `data.template_kwargs`, all of which the template has to read.
+
     Raises:
-        DataError: no such file, not a template, or no training version of the model's template.
+        DataError: no such file, not a template, no training version of the model's template, a name it never reads.
     """
     if choice == MODEL:
         if isinstance(tokenizer.chat_template, dict):  # named variants; the default is what everybody renders by
             tokenizer.chat_template = tokenizer.chat_template.get("default")
-        return
+    else:
+        _give_template(tokenizer, choice)
+    _refuse_unread(tokenizer.chat_template, told)
+
+
+def _give_template(tokenizer: Any, choice: str) -> None:
     tokenizer.chat_template = _training_template(tokenizer) if choice == TRAINING else _file_template(choice)
     if choice == PLAIN and begins_texts(tokenizer):
         tokenizer.chat_template = "{{- bos_token -}}" + tokenizer.chat_template
@@ -83,9 +98,34 @@ def choose_template(tokenizer: Any, choice: str) -> None:
         raise DataError(f"data.template={choice}: {fault}")
 
 
+def _refuse_unread(template: str | None, told: Mapping[str, Any]) -> None:
+    """A name that the template never reads would be another setting and the same run."""
+    read = _names_read(template or "")
+    for name in told:
+        if read is not None and name not in read:
+            known = ", ".join(sorted(read - _SET_FOR_IT)) or "nothing but the turns"
+            close = difflib.get_close_matches(name, read, n=1)
+            meant = f"did you mean {close[0]}? It" if close else "it"
+            raise DataError(f"data.template_kwargs.{name}: the chat template never reads it; {meant} reads {known}")
+
+
+def _names_read(template: str) -> set[str] | None:
+    """The names that a template takes from outside; None where it cannot be told."""
+    plain = re.sub(r"\{%-?\s*(?:end)?generation\s*-?%\}", "", template)  # markers that jinja itself does not know
+    try:
+        return find_undeclared_variables(Environment(extensions=["jinja2.ext.loopcontrols"]).parse(plain))
+    except TemplateError:
+        return None
+
+
 def begins_texts(tokenizer: Any) -> bool:
     """Whether the tokenizer puts its BOS token in front of every text."""
     return tokenizer.bos_token_id is not None and tokenizer("a")["input_ids"][0] == tokenizer.bos_token_id
+
+
+def reads_the_date(tokenizer: Any) -> bool:
+    """Whether the template writes today's date, as Llama 3's does: what a row's tokens are depends on the day."""
+    return "strftime_now" in (tokenizer.chat_template or "")
 
 
 def template_sha256(tokenizer: Any) -> str | None:

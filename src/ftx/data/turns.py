@@ -8,7 +8,7 @@ rendered with another text in the turn's place, and what stays the same tells wh
 import re
 from collections.abc import Sequence
 
-from ftx.data.rows import Row, RowError, Turn
+from ftx.data.rows import REASONING, Row, RowError, Turn
 from ftx.data.templates import ChatTemplate, Conversation
 
 _STAND_IN = "\ue000\ue001\ue000"  # private characters, which no text of people holds
@@ -31,20 +31,32 @@ def answers_of(turns: Sequence[Turn]) -> list[int]:
 
 
 def supervised_of(row: Row, turns: Sequence[Turn], supervise: str) -> list[int]:
-    """The indices of the turns that are supervised; `all` needs only the last answer."""
-    answers = answers_of(turns)
-    if supervise == "assistant" or (supervise == "auto" and row.kind == "messages"):
-        return answers
-    if supervise in ("last_turn", "all") or row.kind == "messages":
-        return answers[-1:]
-    context = 1 if isinstance(row.context, str) else len(row.context)
-    return [index for index in answers if index >= context]
+    """The indices of the turns that carry loss, the last of them the one to generate; `all` needs only that.
+
+    A turn with `weight: 0` or `train: false` is left out, as those who write so mean it.
+
+    Raises:
+        RowError: no turn is left.
+    """
+    answers = [index for index in answers_of(turns) if _carries_loss(turns[index])]
+    of_chats, of_pairs = ("auto", "assistant"), ("auto", "assistant", "completion")
+    if row.kind != "messages" and supervise in ("auto", "completion"):
+        context = 1 if isinstance(row.context, str) else len(row.context)
+        answers = [index for index in answers if index >= context]
+    if not answers:
+        raise RowError("has no assistant turn that carries loss (weight: 0, train: false)", "no turn carries loss")
+    return answers if supervise in (of_chats if row.kind == "messages" else of_pairs) else answers[-1:]
+
+
+def _carries_loss(turn: Turn) -> bool:
+    return turn.get("weight") != 0 and turn.get("train") is not False
 
 
 def said(turn: Turn, piece: str) -> bool:
     """Whether a turn's stretch of the text holds what its author wrote, white space aside."""
-    content = turn.get("content")
-    return content is None or squeezed(str(content)) in squeezed(piece)
+    calls = [call.get("function") or call for call in turn.get("tool_calls") or ()]
+    told = [turn.get("content"), *(turn.get(name) for name in REASONING), *(call.get("name") for call in calls)]
+    return all(squeezed(str(text)) in squeezed(piece) for text in told if text)
 
 
 def squeezed(text: str) -> str:

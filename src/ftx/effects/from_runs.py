@@ -14,7 +14,10 @@ from ftx.errors import FtxError
 from ftx.record.ledger import FoundRun
 
 REPLICATES = ("seed", "data_seed")
-NOT_SETTINGS = ("name", "notes", "hypothesis", "output_root", "labbook", "tracking.backends")
+NOT_SETTINGS = (
+    *("name", "notes", "hypothesis", "output_root", "labbook", "tracking.backends"),
+    *("preflight", "data.cache_gb", "data.snapshot"),
+)
 
 
 def observations_of_runs(runs: Sequence[FoundRun], root: Path, now: float) -> Observations:
@@ -38,12 +41,19 @@ def observations_of_runs(runs: Sequence[FoundRun], root: Path, now: float) -> Ob
     settings = [_settings(found) for found in mine]
     keys_of_all = dict.fromkeys(key for each in settings for key in each)
     varying = [key for key in keys_of_all if len({str(each.get(key)) for each in settings}) > 1]
+    if not varying:
+        raise FtxError(
+            f"{root}: its {len(mine)} runs differ in no setting but the seed, so there is nothing to compare"
+        )
     factors, keys = _factors(varying, settings)
     problems, elsewhere = comparability([("run", found.record) for found in mine], keys)
     chosen: dict[tuple[Any, ...], Observation] = {}
     twins = []
-    # Finished ones first: a run that was tried again counts as what came of it.
-    order = sorted(zip(mine, settings, strict=True), key=lambda pair: pair[0].record.status != "finished")
+    # Of runs with the same settings the one that can be compared counts: measured on the usual rows, and finished.
+    order = sorted(
+        zip(mine, settings, strict=True),
+        key=lambda pair: (pair[0].record.run_id in elsewhere, pair[0].record.status != "finished"),
+    )
     for found, each in order:
         levels = {factor.name: frozen(each.get(factor.name)) for factor in factors}
         replicate = _replicate(found)

@@ -1,18 +1,13 @@
 """One run from a prepared configuration to results: build, train, evaluate, score, save."""
 
 import time
-from functools import partial
 from typing import Any
 
 import torch
-from datasets import Dataset
-from datasets.table import InMemoryTable
 from transformers import EarlyStoppingCallback, PrinterCallback, enable_full_determinism, set_seed
 
 from ftx.config.schema import RunConfig
-from ftx.data.batches import Collator
-from ftx.data.render import labels_of
-from ftx.data.store import TokenizedSplit, spans_of
+from ftx.data.batches import Collator, examples
 from ftx.job.arguments import training_arguments
 from ftx.job.cadence import evaluation_steps
 from ftx.job.callbacks import Cadence, DivergenceGuard, HistoryCallback, StopGuard
@@ -64,7 +59,7 @@ def run_finetune(
     stop_reason = early_stop_reason(trainer, config)
     chosen = chosen_checkpoint(trainer, config)
     saver.save(model, ready.tokenizer, run.model if config.lora.variant == "none" else run.adapter)
-    test = trainer.evaluate(_dataset(data.test), metric_key_prefix="test") if data.test is not None else {}
+    test = trainer.evaluate(examples(data.test), metric_key_prefix="test") if data.test is not None else {}
     predictions = score_splits(ready, model, progress)
     write_predictions(run, predictions)
     scores = {split: summarise(items) for split, items in predictions.items()}
@@ -126,8 +121,8 @@ def build_trainer(
     trainer = SupervisedTrainer(
         model=model,
         args=arguments,
-        train_dataset=_dataset(data.train),
-        eval_dataset=_dataset(data.validation),
+        train_dataset=examples(data.train),
+        eval_dataset=examples(data.validation),
         processing_class=ready.tokenizer,
         data_collator=Collator(ready.tokenizer.pad_token_id),
         callbacks=callbacks,
@@ -146,15 +141,3 @@ def rehearsal_cost(
     rehearsal = rehearse(trainer, ready.data.train.lengths, run.checkpoints)
     progress.say(str(rehearsal))
     return {"rehearsal_peak_memory_bytes": rehearsal.peak_memory_bytes}
-
-
-def _dataset(rows: TokenizedSplit) -> Dataset:
-    """The rows as the Trainer takes them, read from the mapped file as they are needed."""
-    table = InMemoryTable(rows.store.table(["input_ids", "spans"]))
-    return Dataset(table).select(rows.numbers).with_transform(partial(_batch, limit=rows.limit))
-
-
-def _batch(columns: dict[str, list[list[int]]], limit: int | None) -> dict[str, list[list[int]]]:
-    ids = columns["input_ids"]
-    labels = [labels_of(each, spans_of(edges)) for each, edges in zip(ids, columns["spans"], strict=True)]
-    return {"input_ids": [each[:limit] for each in ids], "labels": [each[:limit] for each in labels]}

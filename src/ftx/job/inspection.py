@@ -1,13 +1,13 @@
 """What the model will see of a run's rows, and what the run will make of them; nothing is trained."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
 from ftx.config.schema import RunConfig
-from ftx.data.batches import Collator
-from ftx.data.render import IGNORED, TokenizedRow
+from ftx.data.batches import Collator, examples
+from ftx.data.render import IGNORED
+from ftx.data.store import TokenizedSplit
 from ftx.job.cadence import evaluation_steps, steps_per_epoch, total_steps, warmup_steps
 from ftx.job.preparation import Inputs, findings_of, fingerprints_of
 
@@ -18,7 +18,7 @@ def inspection(config: RunConfig, inputs: Inputs, rows: int) -> dict[str, Any]:
     shown = [
         {"split": split, **row}
         for split, some in data.splits.items()
-        for row in seen_rows(some[:rows], inputs.tokenizer)
+        for row in seen_rows(some, inputs.tokenizer, rows)
     ]
     return {
         "model": config.model.name,
@@ -29,15 +29,18 @@ def inspection(config: RunConfig, inputs: Inputs, rows: int) -> dict[str, Any]:
         "training": _training(config, inputs),
         "fingerprint": fingerprints_of(config, inputs),
         "rows": shown,
+        "bad_rows": [line for file in data.record["files"] for line in file["bad_rows"]["shown"]],
         "findings": [asdict(finding) for finding in findings_of(config, inputs)],
     }
 
 
-def seen_rows(rows: Sequence[TokenizedRow], tokenizer: Any) -> list[dict[str, Any]]:
-    """Rows as they come out of the collator: stretches of text, each with whether it carries loss."""
+def seen_rows(split: TokenizedSplit, tokenizer: Any, most: int) -> list[dict[str, Any]]:
+    """The first rows as they come out of the collator: stretches of text, each with whether it carries loss."""
+    rows = split[:most]
     if not rows:
         return []
-    batch = Collator(tokenizer.pad_token_id)([{"input_ids": row.input_ids, "labels": row.labels} for row in rows])
+    made = examples(split)
+    batch = Collator(tokenizer.pad_token_id)([made[number] for number in range(len(rows))])
     seen = []
     for number, row in enumerate(rows):
         real = batch["attention_mask"][number].bool()

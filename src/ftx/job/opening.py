@@ -11,6 +11,7 @@ from typing import Any
 from ftx.config.keys import flat
 from ftx.config.resolve import scaling
 from ftx.config.schema import RunConfig
+from ftx.data.findings import notes
 from ftx.job.hardware import device_facts
 from ftx.job.preparation import Preparation
 from ftx.record import atomic, provenance
@@ -31,7 +32,7 @@ def open_record(ready: Preparation) -> RunRecord:
         made_by=ready.made_by,
         date=utc_date(now),
         model=str(config.model.name),
-        dataset=ready.data.record,
+        dataset=ready.data.record | {"notes": notes(ready.findings)},
         hyperparameters=hyperparameters(config, ready.weights),
         seed=config.seed,
         hardware=provenance.machine() | device_facts(config.hardware.device) | {"threads": config.hardware.threads},

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ftx.config.resolve import METRIC_DIRECTIONS
 from ftx.config.schema import RunConfig
 from ftx.data.findings import Finding, Grade
 from ftx.errors import ModelError
@@ -69,15 +68,9 @@ def run_findings(config: RunConfig, *, train_rows: int, validation_rows: int, ha
 
 def _metric(run: Planned) -> _Seen:
     metric, scores = run.config.metric, run.config.score.metrics
-    if metric.name not in METRIC_DIRECTIONS:
-        yield "problem", f"metric.name={metric.name} is not a metric; expected one of {', '.join(METRIC_DIRECTIONS)}"
-    elif metric.direction is None:
-        yield "problem", f"metric.direction is not set for {metric.name}; expected min or max"
-    elif not metric.name.startswith("eval_") and metric.name not in scores:
-        yield "problem", f"metric.name={metric.name} is not computed; add score.metrics=[{metric.name}]"
-    else:
-        better = "lower" if metric.direction == "min" else "higher"
-        yield "ok", f"{metric.name} decides, {better} is better, on {run.validation_rows} validation rows"
+    # That it exists, is computed and has a direction, config.checks has seen to.
+    better = "lower" if metric.direction == "min" else "higher"
+    yield "ok", f"{metric.name} decides, {better} is better, on {run.validation_rows} validation rows"
     if scores and not run.has_reference:
         also = " and metric.name=eval_loss" if metric.name in scores else ""
         yield (
@@ -142,9 +135,12 @@ def _output(run: Planned) -> _Seen:
 
 
 def _disk(run: Planned) -> _Seen:
-    folder = _nearest(Path(run.config.output_root))
+    if _unwritable(Path(run.config.output_root)):
+        return  # said already, and what cannot be looked into cannot be measured
+    folder = nearest_folder(Path(run.config.output_root))
     needed, free = run_bytes(run), shutil.disk_usage(folder).free
-    facts = f"about {_size(needed)} for {_at_once(run)} checkpoints and the result, {_size(free)} free in {folder}"
+    room = f"{size_in_words(free)} free in {folder}"
+    facts = f"about {size_in_words(needed)} for {_at_once(run)} checkpoints and the result, {room}"
     if free < needed:
         yield (
             "problem",
@@ -153,6 +149,12 @@ def _disk(run: Planned) -> _Seen:
         )
     else:
         yield ("note" if free < 2 * needed else "ok"), facts
+
+
+def _hardware(run: Planned) -> _Seen:
+    hardware = run.config.hardware
+    threads = f", {hardware.threads} threads" if hardware.device == "cpu" else ""
+    yield "ok", f"{hardware.device} in {hardware.precision}{threads}"
 
 
 def _lora(run: Planned) -> _Seen:
@@ -185,6 +187,7 @@ def _hub(run: Planned) -> _Seen:
 _OF_STEPS: dict[str, Callable[[Planned], _Seen]] = {"batch": _batch, "warmup": _warmup, "checkpoints": _checkpoints}
 _OF_SETTINGS: dict[str, Callable[[Planned], _Seen]] = {
     "metric": _metric,
+    "hardware": _hardware,
     "lora": _lora,
     "output": _output,
     "disk": _disk,
@@ -234,7 +237,7 @@ def _beside(run: Planned) -> int:
 def _unwritable(path: Path) -> str | None:
     """Why no folder can be made or written at `path`; None if it can."""
     try:
-        nearest = _nearest(path)
+        nearest = nearest_folder(path)
         if not nearest.is_dir():
             return f"{nearest} is not a folder"
         if not os.access(nearest, os.W_OK | os.X_OK):
@@ -245,7 +248,7 @@ def _unwritable(path: Path) -> str | None:
         return str(error.strerror)
 
 
-def _nearest(path: Path) -> Path:
+def nearest_folder(path: Path) -> Path:
     """`path`, or the closest of its parents that exists."""
     return next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
 
@@ -256,5 +259,6 @@ def _named(steps: list[int]) -> str:
     return f"{', '.join(map(str, steps[:3]))} ... {steps[-1]}"
 
 
-def _size(count: int) -> str:
+def size_in_words(count: int) -> str:
+    """Bytes as MiB or GiB."""
     return f"{count / 2**20:,.0f} MiB" if count < 2**30 else f"{count / 2**30:,.1f} GiB"

@@ -10,6 +10,7 @@ from ftx.config.schema import RunConfig
 from ftx.data.findings import Finding, refuse_problems
 from ftx.data.prepare import PreparedData, prepare
 from ftx.data.templates import choose_template
+from ftx.errors import DataError
 from ftx.job.preflight import run_findings
 from ftx.model.base import context_length, identity, load_tokenizer
 
@@ -65,16 +66,21 @@ def inputs_key(config: RunConfig) -> str:
     return json.dumps([asdict(config.model), asdict(config.data)], sort_keys=True)
 
 
-def read_inputs(config: RunConfig) -> Inputs:
+def read_inputs(config: RunConfig, *, lenient: bool = False) -> Inputs:
     """Read the rows, split them, make them token ids, and find out what the weights are.
+
+    Args:
+        config: resolved, hardware included.
+        lenient: bad rows are a problem among the findings and not an error, so that the others can be looked at.
 
     Raises:
         FtxError: data or model that this configuration cannot run with.
     """
     weights = identity(config.model)
     tokenizer = load_tokenizer(config.model)
-    choose_template(tokenizer, config.data.template)
-    return Inputs(tokenizer, prepare(config.data, tokenizer, context_length(config.model)), weights)
+    choose_template(tokenizer, config.data.template, config.data.template_kwargs)
+    data = prepare(config.data, tokenizer, context_length(config.model), lenient=lenient)
+    return Inputs(tokenizer, data, weights)
 
 
 def findings_of(config: RunConfig, inputs: Inputs) -> list[Finding]:
@@ -86,13 +92,17 @@ def findings_of(config: RunConfig, inputs: Inputs) -> list[Finding]:
             config,
             train_rows=len(data.train),
             validation_rows=len(data.validation),
-            has_reference=len(data.validation) == 0 or data.validation[0].reference is not None,
+            has_reference=data.has_answers(config.score.max_examples),
         ),
     ]
 
 
 def prepare_run(
-    config: RunConfig, overrides: Sequence[str], flags: Sequence[str] = (), made_by: dict[str, str] | None = None
+    config: RunConfig,
+    overrides: Sequence[str],
+    flags: Sequence[str] = (),
+    made_by: dict[str, str] | None = None,
+    planned: str | None = None,
 ) -> Preparation:
     """A run that can start.
 
@@ -101,6 +111,7 @@ def prepare_run(
         overrides: what the person typed, for the name and the record.
         flags: what else it takes to compose the same, such as --config-dir.
         made_by: the study and arm that ask for the run; None: a person.
+        planned: the `train` fingerprint that the study planned.
 
     Raises:
         FtxError: data or model that this configuration cannot run with.
@@ -108,6 +119,12 @@ def prepare_run(
     inputs = read_inputs(config)
     findings = findings_of(config, inputs)
     refuse_problems(findings)
+    fingerprint = fingerprints_of(config, inputs)
+    if planned is not None and planned != fingerprint["train"]:
+        raise DataError(
+            "rows, model or code have changed since the study was planned, so this is not the planned run: start the "
+            "study again, which plans anew"
+        )
     return Preparation(
         config=config,
         overrides=list(overrides),
@@ -116,7 +133,7 @@ def prepare_run(
         data=inputs.data,
         weights=inputs.weights,
         findings=findings,
-        fingerprint=fingerprints_of(config, inputs),
+        fingerprint=fingerprint,
         made_by=made_by,
     )
 

@@ -21,7 +21,8 @@ from ftx.record.layout import RunDir, create_run_dir
 from ftx.record.run_record import RunRecord
 from ftx.report.console import say
 
-STUDY, ARM = "FTX_STUDY", "FTX_ARM"  # how a study tells a job its role, which is no part of its configuration
+# How a study tells a job its role, which is no part of its configuration, and the fingerprint that it planned.
+STUDY, ARM, PLANNED = "FTX_STUDY", "FTX_ARM", "FTX_PLANNED"
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def prepared(
     pin_device(config.hardware.device)
     settled = resolve_hardware(config)
     say(console, *announcements(settled), *fallback_notice(config, settled))
-    ready = prepare_run(settled, overrides, flags, made_by)
+    ready = prepare_run(settled, overrides, flags, made_by, os.environ.get(PLANNED))
     say(console, *notes(ready.findings))
     return ready
 

@@ -110,7 +110,10 @@ def _skeleton(name: str | None, bundled: bool, revision: str | None, trust_remot
     with torch.device("meta"):
         settings = _load(AutoConfig, config)
         make: Any = AutoModelForCausalLM.from_config
-        return make(settings, trust_remote_code=trust_remote_code)
+        try:
+            return make(settings, trust_remote_code=trust_remote_code)
+        except ValueError as error:
+            raise ModelError(f"model.name={name} is no causal language model: {_first_line(error)}") from error
 
 
 def _load(kind: Any, config: ModelConfig, **options: Any) -> Any:
@@ -122,4 +125,8 @@ def _load(kind: Any, config: ModelConfig, **options: Any) -> Any:
             location(config), revision=config.revision, trust_remote_code=config.trust_remote_code, **options
         )
     except (OSError, ValueError, ImportError) as error:
-        raise ModelError(f"model.name={config.name} cannot be loaded: {str(error).strip().splitlines()[0]}") from error
+        raise ModelError(f"model.name={config.name} cannot be loaded: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

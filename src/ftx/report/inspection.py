@@ -10,6 +10,7 @@ MOST_CHARACTERS = 1200  # of a stretch of a row; the middle of a longer one is l
 GRADE_STYLES = {"ok": "green", "note": "yellow", "problem": "bold red"}
 _CARRIES_LOSS = "bold black on green"
 _MARKS = ("[[", "]]")  # around what carries loss, where there are no colours
+_PICTURES = {code: chr(0x2400 + code) for code in range(32)} | {0x7F: "␡", ord("\n"): "↵\n"}  # a terminal would obey
 
 
 def inspection_report(found: Mapping[str, Any], *, colours: bool) -> Iterator[Any]:
@@ -17,13 +18,14 @@ def inspection_report(found: Mapping[str, Any], *, colours: bool) -> Iterator[An
     yield from (part for row in found["rows"] for part in _row(row, colours))
     yield _splits_table(found)
     yield _training_line(found["training"])
+    yield from (f"cannot be used: {line}".translate(_PICTURES) for line in found["bad_rows"])
     yield _findings_table(found["findings"])
 
 
 def _row(row: Mapping[str, Any], colours: bool) -> Iterator[Any]:
     text = Text()
     for piece in row["pieces"]:
-        words = _shortened(piece["text"]).replace("\n", "↵\n")
+        words = _shortened(piece["text"]).translate(_PICTURES)
         if piece["supervised"] and not colours:
             words = f"{_MARKS[0]}{words}{_MARKS[1]}"
         text.append(words, style=_CARRIES_LOSS if piece["supervised"] else "dim")
@@ -44,7 +46,7 @@ def _shortened(text: str) -> str:
 
 def _splits_table(found: Mapping[str, Any]) -> Table:
     """A column a split: a terminal is higher than it is wide."""
-    table = Table(title=f"{found['data']} for {found['model']}", title_justify="left")
+    table = Table(title=Text(f"{found['data']} for {found['model']}"), title_justify="left")
     table.add_column("")
     for split in found["splits"]:
         table.add_column(split, justify="right")

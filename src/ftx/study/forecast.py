@@ -1,14 +1,18 @@
 """What a study would take and could show, out of runs that were measured; where there are none, unknown."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
 from ftx.analysis.power import smallest_detectable_effect
 from ftx.config.fingerprint import NEITHER
 from ftx.config.keys import flat
+from ftx.data.findings import Finding
 from ftx.job.cadence import steps_per_epoch, total_steps
+from ftx.job.preflight import Planned, nearest_folder, run_bytes, size_in_words
 from ftx.record.ledger import FoundRun
 from ftx.study.identities import effective
 from ftx.study.outlook import Outlook
@@ -50,6 +54,22 @@ def work_of(trial: Trial) -> Work:
     steps = total_steps(trial.config, rows)
     tokens = trial.inputs.data.record["lengths"]["train"]["tokens"]
     return Work(steps, round(tokens * steps / steps_per_epoch(trial.config, rows)))
+
+
+def room(outlook: Outlook) -> list[Finding]:
+    """Whether the disk has room for all runs to do, which keep their checkpoints; nothing where there are none."""
+    trials = outlook.to_run
+    if not trials:
+        return []
+    needed = sum(run_bytes(Planned(trial.config, len(trial.inputs.data.train), 0, True)) for trial in trials)
+    root = outlook.plan.baseline.output_root
+    folder = nearest_folder(Path(root))
+    free = shutil.disk_usage(folder).free
+    facts = f"about {size_in_words(needed)} for {len(trials)} runs, {size_in_words(free)} free in {folder}"
+    if free < needed:
+        remedy = "make room, start fewer (study.max_runs) or set output_root=FOLDER on another disk"
+        return [Finding("problem", "disk", f"output_root={root}: this study needs {facts}; {remedy}")]
+    return [Finding("note" if free < 2 * needed else "ok", "disk", facts)]
 
 
 def identical_arms(trials: Sequence[Trial]) -> list[list[str]]:

@@ -63,7 +63,8 @@ def effective(config: RunConfig, inputs: Inputs) -> str:
     """
     rows = len(inputs.data.train)
     steps = (warmup_steps(config, rows), total_steps(config, rows), evaluation_steps(config, rows))
-    limit = config.data.max_seq_len if inputs.data.record["lengths"]["train"]["too_long"] else None
+    counts = inputs.data.record["lengths"]["train"]
+    limit = counts["limit"] if counts["too_long"] else None
     same = copy.deepcopy(config)
     same.optim = replace(config.optim, warmup_ratio=0.0, epochs=1.0, max_steps=None)
     same.data = replace(config.data, max_seq_len=2)

@@ -11,8 +11,9 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 
 from ftx.config.command_line import as_hydra_reads, quoted
+from ftx.data.findings import refuse_problems
 from ftx.errors import FtxError, StudyRunning
-from ftx.job.task import ARM, STUDY
+from ftx.job.task import ARM, PLANNED, STUDY
 from ftx.record.labbook import refuse_unwritable
 from ftx.record.layout import StudyDir
 from ftx.record.provenance import process_identity
@@ -21,6 +22,7 @@ from ftx.record.study_record import StudyRecord
 from ftx.report.console import say
 from ftx.report.study import closing_lines, plan_lines
 from ftx.study.book import close_dead_runs, link_runs, study_dir
+from ftx.study.forecast import room
 from ftx.study.outlook import Outlook, look
 from ftx.study.planning import StudyPlan, Trial
 
@@ -59,7 +61,7 @@ def run_study(plan: StudyPlan, command: Sequence[str], launch: Launch, console: 
     """
     folder = study_dir(plan.name)
     refuse_unwritable(plan.baseline.labbook)
-    look(plan)  # whatever can be refused is, before a folder is made
+    refuse_problems(room(look(plan)))  # whatever can be refused is, before a folder is made
     with locked(folder):
         outlook = _without_orphans(plan, console)
         plan, record, to_run = outlook.plan, outlook.record, outlook.to_run
@@ -120,11 +122,19 @@ def job_overrides(plan: StudyPlan, trial: Trial) -> list[str]:
     subdir = folder.job(trial.name, trial.fingerprint["train"]).relative_to(folder.path)
     return [
         *(as_hydra_reads(word) for word in trial.overrides),
+        *_at_its_commit(trial),
         f"hydra.sweep.subdir={quoted(str(subdir))}",
         f"hydra.job.name={quoted(trial.name)}",
         f"++hydra.job.env_set.{STUDY}={quoted(plan.name)}",
         f"++hydra.job.env_set.{ARM}={quoted(trial.arm.label)}",
+        f"++hydra.job.env_set.{PLANNED}={trial.fingerprint['train']}",
     ]
+
+
+def _at_its_commit(trial: Trial) -> list[str]:
+    """A data set of the Hub as it was when the study was planned, whatever its branch has become."""
+    commit = trial.inputs.data.record["revision"]
+    return [f"data.revision={commit}"] if trial.config.data.source == "hub" and commit else []
 
 
 def _closed(plan: StudyPlan, folder: StudyDir, ended_by: BaseException | None) -> StudyRecord:

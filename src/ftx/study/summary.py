@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ftx.design.plan import Arm, Change
-from ftx.study.forecast import detectable, estimate, identical_arms, work_of
+from ftx.study.forecast import detectable, estimate, identical_arms, room, work_of
 from ftx.study.outlook import Outlook
 
 FEWEST_SEEDS = 3  # below this many shared seeds there is no verdict
@@ -72,6 +72,9 @@ def _findings(outlook: Outlook) -> list[dict[str, Any]]:
             "arms": [label],
         }
         for label in fewer
+    ]
+    found += [
+        {"kind": "disk", "detail": finding.detail, "arms": []} for finding in room(outlook) if finding.grade != "ok"
     ]
     seeds = len(plan.design.replicates)
     if len(plan.design.arms) > 1 and seeds < FEWEST_SEEDS:
