@@ -129,3 +129,10 @@ def test_hydras_own_view_of_the_configuration(train: Train, tmp_path: Path) -> N
     assert done.status == 0
     assert "rank: 8" in done.out
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_job_whose_rows_are_not_those_that_its_study_planned_is_refused(train: Callable[..., Finished]) -> None:
+    done = train("score=none", FTX_STUDY="study", FTX_ARM="baseline", FTX_PLANNED="0" * 64)
+    assert done.status == 2
+    assert "have changed since the study was planned" in done.err
+    assert done.run_dirs() == []
