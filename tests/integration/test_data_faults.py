@@ -344,7 +344,9 @@ def test_evaluation_on_training_rows_is_counted_where_it_is_allowed(tmp_path: Pa
 LONG = [row(number, 3) for number in range(1, 65)]
 
 
-@pytest.mark.parametrize("limit", [16, 24, 48])
+@pytest.mark.parametrize(
+    "limit", [pytest.param(16, marks=pytest.mark.slow), 24, pytest.param(48, marks=pytest.mark.slow)]
+)
 def test_truncation_is_counted_said_and_trained_so(tmp_path: Path, limit: int) -> None:
     write(tmp_path / "rows.jsonl", LONG)
     write(tmp_path / "dev.jsonl", [row(70, 3)])
@@ -549,6 +551,7 @@ def test_snapshots_are_named_by_content_kept_once_and_no_runs(weighted: tuple[Pa
     assert (len(found.runs), found.left_out) == (2, [])
 
 
+@pytest.mark.slow
 def test_every_run_of_a_study_of_files_is_counted(
     aggregate: Aggregate, weighted: tuple[Path, list[Trained], list[Any]]
 ) -> None:

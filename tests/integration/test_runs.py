@@ -130,7 +130,7 @@ def test_a_fraction_of_ones_own_rows_validates_and_the_result_says_so(train: Tra
     rows.write_text(Path(str(source)).read_text())
     done = train("data=file", f"data.path={rows}", "data.eval_fraction=0.2", *SMOKE)
     record = done.record()
-    assert record["dataset"]["split"] == {"fraction": 0.2, "seed": 0}
+    assert record["dataset"]["split"] == {"fraction": 0.2, "seed": 0, "group_by": None}
     assert record["result"]["same_rows"] is True
     assert record["result"]["split"] == "validation"
     assert "selected and measured on the same rows" in done.out

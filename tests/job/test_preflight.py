@@ -169,7 +169,15 @@ def test_what_a_run_needs_grows_with_what_it_keeps() -> None:
     assert needed("lora=pissa") - needed() == 2 * 4 * 195_584  # start values, and a result twice as wide
 
 
-@pytest.mark.parametrize("words", [["lora=standard"], ["lora=none"], ["optim=adafactor"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["lora=standard"],
+        pytest.param(["lora=none"], marks=pytest.mark.slow),
+        pytest.param(["optim=adafactor"], marks=pytest.mark.slow),
+    ],
+    ids=["standard", "none", "adafactor"],
+)
 def test_the_estimate_is_at_least_the_real_size_and_not_half_as_much_again(tmp_path: Path, words: list[str]) -> None:
     smoke = ["debug=smoke", "score=none", "checkpoint.every_epochs=0.5", "hardware.threads=1", *words]
     done = run_entry("ftx.train", *smoke, folder=tmp_path)

@@ -53,15 +53,14 @@ def trained(folder: Path, *words: str) -> tuple[Outcome, str]:
 @pytest.mark.parametrize(
     "words",
     [
-        ["lora.dropout=0.1"],
-        ["lora=dora", "hardware.micro_batch_size=2"],
-        ["lora=pissa"],
-        ["lora=none"],
+        ["lora=dora", "lora.dropout=0.1", "hardware.micro_batch_size=2"],
         ["lora=none", "hardware.precision=bf16"],
-        ["hardware.gradient_checkpointing=true"],
-        ["optim=adafactor"],
+        pytest.param(["lora=pissa"], marks=pytest.mark.slow),
+        pytest.param(["lora=none"], marks=pytest.mark.slow),
+        pytest.param(["hardware.gradient_checkpointing=true"], marks=pytest.mark.slow),
+        pytest.param(["optim=adafactor"], marks=pytest.mark.slow),
     ],
-    ids=" ".join,
+    ids=["dora", "none-bf16", "pissa", "none", "gradient-checkpointing", "adafactor"],
 )
 @pytest.mark.filterwarnings("ignore:PiSSA changes the base weights:UserWarning")  # PEFT's, on every conversion
 def test_a_rehearsed_run_is_the_same_run(tmp_path: Path, words: list[str]) -> None:
