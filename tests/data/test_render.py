@@ -511,3 +511,8 @@ def test_without_a_template_the_text_is_the_prompt_and_the_completion() -> None:
     row = encode(asked("2+2=", "4"), tokenizer)
     assert tokenizer.decode(row.input_ids) == "2+2=4<end>"
     assert supervised_text(row, tokenizer) == ["4<end>"]
+
+
+def test_a_tool_call_that_the_template_leaves_out_is_refused_in_an_earlier_turn_too() -> None:
+    with pytest.raises(RowError, match="leaves out what the assistant says"):
+        encode(chat(CHAT[0], UNSHOWN, *CHAT[2:]), tokenizer_with(CHATML))

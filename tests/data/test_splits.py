@@ -186,6 +186,8 @@ def test_a_chat_and_its_beginning_are_on_one_side_and_overlap() -> None:
     (found,) = overlaps({"train": contents(row("x"), whole), "validation": contents(beginning)})
     assert (found["rows"], found["pairs"]) == (1, [(0, 1)])
     assert overlaps({"train": contents(whole, supervise="last_turn"), "validation": contents(beginning)}) == []
+    (found,) = overlaps({"train": contents(beginning), "validation": contents(row("x"), whole)})
+    assert (found["rows"], found["pairs"]) == (1, [(1, 0)])
 
 
 def test_all_shared_rows_are_counted_and_three_are_shown() -> None:

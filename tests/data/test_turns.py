@@ -303,18 +303,24 @@ def test_a_tool_call_without_content_is_an_answer(name: str, expected: list[str]
     assert supervised_text(row, tokenizer) == expected
 
 
+CALLS = {"tool_calls": [{"function": {"name": "order_mugs", "arguments": {}}}]}
+
+
 @pytest.mark.parametrize(
-    ("content", "piece", "expected"),
+    ("turn", "piece", "expected"),
     [
-        ("two", "two<|im_end|>", True),
-        (" two\n", "two<|im_end|>", True),
-        ("<think>so</think>two", "<think>\nso\n</think>\n\ntwo", True),
-        ("<think>so</think>two", "two<|im_end|>", False),
-        (None, "<tool_call>", True),
+        ({"content": "two"}, "two<|im_end|>", "whole"),
+        ({"content": " two\n"}, "two<|im_end|>", "whole"),
+        ({"content": "two"}, "three<|im_end|>", "lost"),
+        ({"content": "<think>so</think>two"}, "<think>\nso\n</think>\n\ntwo", "whole"),
+        ({"content": "<think>so</think>two"}, "two<|im_end|>", "without reasoning"),
+        ({"content": "two", "reasoning_content": "so"}, "two<|im_end|>", "without reasoning"),
+        ({"content": None} | CALLS, "<tool_call>order_mugs", "whole"),
+        ({"content": ""} | CALLS, "<|im_end|>", "lost"),
     ],
 )
-def test_said(content: str | None, piece: str, expected: bool) -> None:
-    assert said({"role": "assistant", "content": content}, piece) is expected
+def test_said(turn: dict[str, Any], piece: str, expected: str) -> None:
+    assert said({"role": "assistant", **turn}, piece) == expected
 
 
 USERS, ASSISTANTS = "§", "¤"  # each of a side's words holds its mark, and no other text does

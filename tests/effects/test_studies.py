@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from effects.asking import Aggregate, Answer
-from effects.directories import DEAD, Folder
+from effects.directories import DEAD, Folder, run_record
+from ftx.effects.comparability import comparability
 from ftx.record.provenance import process_identity
+from ftx.record.run_record import RunRecord
 
 STRANGER = {"run_id": "20270131T000000Z-ffffff", "date": "2027-01-31T00:00:00Z"}
 SPLITS = ("train", "validation", "test")
@@ -207,7 +209,9 @@ def test_runs_measured_on_other_rows_are_not_averaged(aggregate: Aggregate, fold
     assert len(row["values"]) == 2
     assert 99.0 not in row["values"]
     assert row["verdict"] == "not enough seeds"
-    assert answer.problems("evaluation") == ["lora.rank=8: measured on other rows than the rest, so not compared"]
+    assert answer.problems("evaluation") == [
+        "lora.rank=8: measured on other rows or tokens than the rest, so not compared"
+    ]
 
 
 def test_what_follows_from_the_factor_stands_apart(aggregate: Aggregate, tmp_path: Path) -> None:
@@ -386,3 +390,16 @@ def test_a_record_with_a_value_of_the_wrong_kind_costs_only_its_own_run(
     folder.write()
     answer = ask(aggregate)
     assert counts(answer.rows()["optim.lr", 5e-4]) == (3, 3, 0, 0)
+
+
+@pytest.mark.parametrize(("metric", "left_out"), [("eval_loss", {"b"}), ("exact_match", set())])
+def test_a_loss_on_other_tokens_is_not_compared_a_score_is(metric: str, left_out: set[str]) -> None:
+    def run(name: str, tokens: str) -> RunRecord:
+        content = {split: {"ordered": "o", "any_order": "a", "tokens": tokens} for split in ("validation", "test")}
+        record = run_record(1, {}, 0, 0.1, dataset={"content": content})
+        return replace(record, run_id=name, result=record.result | {"metric": metric})
+
+    runs = [("baseline", run("a", "usual")), ("baseline", run("c", "usual")), ("arm", run("b", "others"))]
+    problems, elsewhere = comparability(runs, {})
+    assert elsewhere == left_out
+    assert [problem.runs for problem in problems if problem.kind == "evaluation"] == [("b",)] * len(left_out)

@@ -85,6 +85,8 @@ def _overlap(record: Mapping[str, Any], config: DataConfig) -> Iterator[Finding]
             yield Finding("note", "overlap", f"{words} (allowed by data.allow_overlap)")
         else:
             remedy = "take them out of one of the two, or say data.allow_overlap=true if you mean it"
+            if record["split"]["group_by"] is not None:
+                remedy = "equal prompts stand in several groups of data.group_by: leave it out, or allow_overlap=true"
             yield Finding("problem", "overlap", f"{words}: {remedy}")
     if not record["overlap"]:
         yield Finding("ok", "overlap", f"no prompt stands in two of {', '.join(record['content'])}")
@@ -142,7 +144,7 @@ def _length_finding(split: str, counts: Mapping[str, Any], config: DataConfig) -
     if config.on_long == "error":
         return Finding("problem", "lengths", f"{too_long}: {remedy}, or say data.on_long=drop or truncate")
     lost = f"{too_long}: {_what_became(counts, config)}"
-    if counts["dropped"] / counts["rows"] > config.max_dropped:
+    if (counts["dropped"] + counts["answers_cut"]) / counts["rows"] > config.max_dropped:
         allowed = f"more than data.max_dropped={config.max_dropped:g} allows"
         return Finding("problem", "lengths", f"{lost}, {allowed}: {remedy}, or allow more with data.max_dropped")
     return Finding("note", "lengths", lost)

@@ -186,9 +186,10 @@ class Encoder:
             is_last = index == planned.supervised[-1]
             span = self._finder.find(conversation, index, text, before if is_last else None)
             spans.append(span)
-            if said(conversation.turns[index], text[slice(*span)]):
+            held = said(conversation.turns[index], text[slice(*span)])
+            if held == "whole":
                 continue
-            if is_last:
+            if held == "lost" or is_last:
                 raise RowError(
                     "the chat template leaves out what the assistant says (text, reasoning or tool calls); use another "
                     "data.template",

@@ -1,5 +1,6 @@
 """One record as a row: which fields make it a row of which kind, and whether they hold what they should."""
 
+import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -143,7 +144,7 @@ class RowReader:
         if self._group_by is None:
             return None
         value = _field(fields, self._group_by)
-        if not isinstance(value, (str, int, float)):
+        if not isinstance(value, (str, int, float)) or value == "":
             raise RowError(
                 f"{self._group_by} is {_type_of(value)}, expected text or a number (data.group_by)",
                 f"{self._group_by} is not text or a number",
@@ -153,7 +154,9 @@ class RowReader:
 
 def _field(fields: Mapping[str, Any], name: str) -> Any:
     if name not in fields:
-        raise RowError(f"has no field {name}", f"no field {name}")
+        close = difflib.get_close_matches(name, fields, n=1)
+        meant = f" (did you mean {close[0]}?)" if close else ""
+        raise RowError(f"has no field {name}{meant}", f"no field {name}")
     return fields[name]
 
 

@@ -113,6 +113,16 @@ class Contents:
         """The same of all prompts whose answers carry loss."""
         return np.frombuffer(self._answered, dtype=np.uint64)
 
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def rows_answering_any(self, prompts: NDArray[np.uint64]) -> dict[int, Any]:
+        """The rows with an answer to one of these prompts, and the first such prompt of each."""
+        found: dict[int, Any] = {}
+        for at in np.flatnonzero(np.isin(self.answered, prompts)):
+            found.setdefault(self._answering[int(at)], self.answered[at])
+        return found
+
     def row_answering(self, prompt: Any) -> int:
         """The first row that answers a prompt, given as its hash."""
         return self._answering[int(np.flatnonzero(self.answered == prompt)[0])]
@@ -130,13 +140,11 @@ def _hash64(text: str) -> int:
 
 
 def overlaps(contents: Mapping[str, Contents]) -> list[dict[str, Any]]:
-    """Every pair of splits that shares prompts: how many rows of the second, and the first of them by number."""
+    """Every pair of splits that shares answered prompts: how many rows of the second, and the first of them."""
     found = []
     for (first, some), (second, others) in combinations(contents.items(), 2):
-        shared = np.flatnonzero(np.isin(others.final, some.answered))
+        shared = others.rows_answering_any(some.answered)
         if len(shared):
-            pairs = [(int(at), some.row_answering(others.final[at])) for at in shared[:MOST_SHOWN]]
-            found.append(
-                {"first": first, "second": second, "rows": len(shared), "of": len(others.final), "pairs": pairs}
-            )
+            pairs = [(row, some.row_answering(prompt)) for row, prompt in list(shared.items())[:MOST_SHOWN]]
+            found.append({"first": first, "second": second, "rows": len(shared), "of": len(others), "pairs": pairs})
     return found

@@ -7,11 +7,13 @@ rendered with another text in the turn's place, and what stays the same tells wh
 
 import re
 from collections.abc import Sequence
+from typing import Any, Literal
 
 from ftx.data.rows import REASONING, Row, RowError, Turn
 from ftx.data.templates import ChatTemplate, Conversation
 
 _STAND_IN = "\ue000\ue001\ue000"  # private characters, which no text of people holds
+_END_OF_THINKING = "</think>"
 _TELLING = 20  # characters that tell the end of a turn from other places: its control token and a little more
 
 Span = tuple[int, int]
@@ -52,10 +54,20 @@ def _carries_loss(turn: Turn) -> bool:
     return turn.get("weight") != 0 and turn.get("train") is not False
 
 
-def said(turn: Turn, piece: str) -> bool:
-    """Whether a turn's stretch of the text holds what its author wrote, white space aside."""
+def said(turn: Turn, piece: str) -> Literal["whole", "without reasoning", "lost"]:
+    """What of a turn its stretch of the text holds: what its author wrote, that without its reasoning, or less.
+
+    White space aside. Reasoning stands in a field of its own, or in the content before `</think>`.
+    """
     calls = [call.get("function") or call for call in turn.get("tool_calls") or ()]
-    told = [turn.get("content"), *(turn.get(name) for name in REASONING), *(call.get("name") for call in calls)]
+    content = str(turn.get("content") or "")
+    answer = content.rpartition(_END_OF_THINKING)[2]
+    if not _holds(piece, [answer, *(call.get("name") for call in calls)]):
+        return "lost"
+    return "whole" if _holds(piece, [content, *(turn.get(name) for name in REASONING)]) else "without reasoning"
+
+
+def _holds(piece: str, told: Sequence[Any]) -> bool:
     return all(squeezed(str(text)) in squeezed(piece) for text in told if text)
 
 

@@ -61,7 +61,18 @@ ASPECTS = (
     Aspect("trained tokens", lambda record: record.cost["trained_tokens"], follows=True),
     Aspect("finished steps", lambda record: record.cost["steps"], follows=True),
 )
-EVALUATION = Aspect("evaluation rows", lambda record: (_content("validation")(record), _content("test")(record)))
+
+
+def _measured_on(record: RunRecord) -> Hashable:
+    """The rows that were measured on; for a loss also which tokens of them, which a score does not look at."""
+    splits = ("validation", "test")
+    content = record.dataset.get("content") or {}
+    of_tokens = str(record.result["metric"] or "eval_").startswith("eval_")
+    tokens = [content.get(split, {}).get("tokens") for split in splits] if of_tokens else []
+    return (*(_content(split)(record) for split in splits), *tokens)
+
+
+EVALUATION = Aspect("evaluation rows", _measured_on)
 
 
 def comparability(
@@ -86,7 +97,7 @@ def _other_evaluation(runs: Sequence[tuple[str, RunRecord]]) -> tuple[list[Probl
     other = [(arm, record.run_id) for arm, record in runs if EVALUATION.value(record) != usual]
     if not other:
         return [], set()
-    detail = f"{_arms(other)}: measured on other rows than the rest, so not compared"
+    detail = f"{_arms(other)}: measured on other rows or tokens than the rest, so not compared"
     return [Problem("evaluation", detail, tuple(run for _, run in other))], {run for _, run in other}
 
 

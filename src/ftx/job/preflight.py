@@ -19,6 +19,7 @@ from ftx.job.cadence import evaluation_steps, steps_per_epoch, total_steps, warm
 from ftx.model.adapter import refuse_unmatched, targeted_layers
 from ftx.model.base import location, skeleton
 
+_FEW_ROWS = 20
 _SHORT_RUN = 10  # optimiser steps below which warmup and decay are a few points and no curve
 _MOST_STEPS_NAMED = 6
 
@@ -70,7 +71,10 @@ def _metric(run: Planned) -> _Seen:
     metric, scores = run.config.metric, run.config.score.metrics
     # That it exists, is computed and has a direction, config.checks has seen to.
     better = "lower" if metric.direction == "min" else "higher"
-    yield "ok", f"{metric.name} decides, {better} is better, on {run.validation_rows} validation rows"
+    few = run.validation_rows < _FEW_ROWS
+    said = ": so few say little of a difference (data.eval_path, data.eval_fraction)" if few else ""
+    facts = f"{metric.name} decides, {better} is better, on {run.validation_rows} validation rows{said}"
+    yield "note" if few else "ok", facts
     if scores and not run.has_reference:
         also = " and metric.name=eval_loss" if metric.name in scores else ""
         yield (

@@ -17,7 +17,7 @@ from ftx.config.overrides import override_problems, parsed
 from ftx.config.schema import RunConfig, StudyConfig
 from ftx.config.values import shown
 from ftx.design.factors import Axis, factors_of
-from ftx.design.plan import Arm, Design, Replicate, Settings, plan, replicates_of
+from ftx.design.plan import BASELINE, Arm, Design, Replicate, Settings, plan, replicates_of
 from ftx.errors import ConfigError
 from ftx.job.hardware import Machine, ask_apart, resolve_hardware
 from ftx.job.preparation import Inputs
@@ -177,7 +177,7 @@ def plan_study(sketch: Sketch, composer: Composer) -> StudyPlan:
         device=(machine.accelerator, machine.device_name),
         fingerprint=fingerprint,
         trials=tuple(trial for trial in found if trial is not None),
-        notes=(*sketch.notes, *identities.notes()),
+        notes=(*sketch.notes, *identities.notes(), *_measured_elsewhere(found, baseline.metric.name)),
     )
 
 
@@ -247,6 +247,24 @@ def _notes(design: Design, start: Composed) -> Iterator[str]:
             yield (
                 f"The baseline ({values or f'without {factor.name}'}) is not among the levels of {factor.name} "
                 f"({listed}); it is run too."
+            )
+
+
+def _measured_elsewhere(trials: Sequence[Trial | None], metric: str) -> Iterator[str]:
+    """Arms that cannot be compared: measured on other rows than the baseline, or, for a loss, on other tokens."""
+    measured: dict[str, list[Any]] = {}
+    for trial in trials:
+        if trial is not None:
+            content = trial.inputs.data.record["content"]
+            names = ("any_order", "tokens") if metric.startswith("eval_") else ("any_order",)
+            measured[trial.arm.label] = [
+                content[split][name] for split in content if split != "train" for name in names
+            ]
+    for arm, value in measured.items():
+        if value != measured.get(BASELINE, value):
+            yield (
+                f"{arm} is measured on other rows or tokens than the baseline, so its {metric} will not be compared "
+                "(the same data.eval_path, template and supervision for all; or a task score as metric.name)"
             )
 
 
