@@ -310,7 +310,7 @@ def test_a_problem_is_shown_with_everything_else(
     (found,) = of_grade(done.out, "problem")
     assert found[0] == problem[0]
     assert found[1].startswith(problem[1])
-    assert {topic for topic, _ in of_grade(done.out, "ok")} >= {"rows", "duplicates", "metric", "lora", "output", "hub"}
+    assert {topic for topic, _ in of_grade(done.out, "ok")} >= {"rows", "duplicates", "lora", "output", "hub"}
     assert "validation row " in done.out
     assert table(done.out)["rows"][0] == "20"
     as_json = inspect(*arguments, "--json")
@@ -412,6 +412,8 @@ def test_the_table_counted_by_hand(inspect: Inspect, tmp_path: Path) -> None:
         ),
         ("warmup", "1 of 6 steps rise to optim.lr=0.0002, then cosine: so few steps are hardly a schedule "
          "(optim.scheduler=constant optim.warmup_ratio=0)"),
+        ("metric", "eval_loss decides, lower is better, on 3 validation rows: so few say little of a difference "
+         "(data.eval_path, data.eval_fraction)"),
     ]  # fmt: skip
     # 8 rows in steps of 4, three times.
     assert "One epoch: " + f"{sum(kept)} tokens, 30 with loss, 2 steps. The run: 6 steps in 3 epochs" in done.out

@@ -287,7 +287,7 @@ def test_runs_on_other_evaluation_rows_are_not_averaged_in_silence(aggregate: Ag
     with contextlib.chdir(folder):
         found = aggregate("--runs", "loose", "--format", "json").data
     (problem,) = (each for each in found["problems"] if each["kind"] == "evaluation")
-    assert "measured on other rows than the rest, so not compared" in problem["detail"]
+    assert "measured on other rows or tokens than the rest, so not compared" in problem["detail"]
     assert problem["runs"] == [other.record["run_id"]]
     assert other.record["result"]["value"] not in [value for each in found["effects"] for value in each["values"]]
 
