@@ -9,7 +9,7 @@ train: .venv/.ftx
 	$(BIN)/python -m ftx.train $(ARGS)
 
 test: lint
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: .venv/.ftx-dev
 	$(BIN)/ruff format --check .
