@@ -1,11 +1,14 @@
 """Shared by all tests: the command line in a process of its own, and one real run of the bundled model."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from processes import Finished, run_entry, run_module
+
+os.environ.pop("COLUMNS", None)  # of the terminal that pytest, or pytest-xdist, was started in
 
 
 @pytest.fixture
