@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import aggregate, data  # type: ignore[import-not-found]  # beside this file
+from benchmarks import aggregate, data
 
 KINDS = {"data": data, "aggregate": aggregate}
 

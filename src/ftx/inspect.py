@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from ftx.config.checks import announcements
-from ftx.config.command_line import parse_command_line
+from ftx.config.command_line import parse_command_line, refuse_view
 from ftx.config.compose import compose_run
 from ftx.errors import ConfigError
 from ftx.record.strict_json import dumps
@@ -49,8 +49,7 @@ def _inspect(words: Sequence[str], rows: int) -> int:
     if line.help:
         print(__doc__)
         return 0
-    if line.view:
-        raise ConfigError([f"{line.view[0]}: a view of one configuration; python -m ftx.train shows it"])
+    refuse_view(line)
     if line.multirun:
         raise ConfigError(["-m: ftx.inspect looks at one run; python -m ftx.plan -m says what it finds in a study"])
     config = compose_run(line)

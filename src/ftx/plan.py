@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from ftx.config.command_line import parse_command_line
+from ftx.config.command_line import parse_command_line, refuse_view
 from ftx.config.compose import open_composer
 from ftx.errors import ConfigError
 from ftx.record.strict_json import dumps
@@ -31,8 +31,7 @@ def _plan(words: Sequence[str], *, commands: bool) -> int:
     if line.help:
         print(__doc__)
         return 0
-    if line.view:
-        raise ConfigError([f"{line.view[0]}: a view of one configuration; python -m ftx.train shows it"])
+    refuse_view(line)
     if commands and line.json:
         raise ConfigError(["--commands and --json are two forms of the same plan: give one of them"])
     from ftx.study.outlook import look

@@ -1,7 +1,6 @@
 """Copies of what was read, named by its content: whole, once, and refused where it is no longer what was read."""
 
 import gzip
-import hashlib
 import json
 import os
 from pathlib import Path
@@ -13,6 +12,7 @@ from ftx.config.schema import DataConfig
 from ftx.data.snapshot import keep_snapshots
 from ftx.data.sources import Source, sources_of
 from ftx.errors import DataError
+from ftx.record.provenance import file_sha256
 
 
 def read(sources: list[Source]) -> list[dict[str, Any]]:
@@ -46,7 +46,7 @@ def sources(tmp_path: Path) -> list[Source]:
 def test_every_content_is_kept_once_under_its_hash(sources: list[Source], kept: Path) -> None:
     files = read(sources)
     keep_snapshots(sources, files, kept)
-    text, packed = (hashlib.sha256(sources[at].path.read_bytes()).hexdigest() for at in (0, 2))  # type: ignore[union-attr]
+    text, packed = (file_sha256(str(sources[at].path)) for at in (0, 2))
     assert names(kept) == sorted([f"{text}.jsonl", f"{packed}.csv.gz"])
     assert [file["snapshot"] for file in files] == [
         str(kept / f"{text}.jsonl"),

@@ -28,7 +28,9 @@ class Task:
         self.configs: list[dict[str, Any]] = []
 
     def __call__(self, config: DictConfig) -> int:
-        self.configs.append(dict(OmegaConf.to_container(config, resolve=True)))  # type: ignore[arg-type]  # a DictConfig gives a dict
+        plain = OmegaConf.to_container(config, resolve=True)
+        assert isinstance(plain, dict)
+        self.configs.append({str(name): value for name, value in plain.items()})
         if config.width == 13:
             raise ValueError("an unlucky width")
         return int(config.width)

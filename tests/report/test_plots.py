@@ -2,7 +2,7 @@
 
 import json
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -48,12 +48,12 @@ def judged(
     rows = []
     for levels, results in arms:
         for seed, result in enumerate(results):
-            whole = {factor.name: levels.get(factor.name, factor.baseline) for factor in factors}
+            whole: dict[str, Hashable] = {each.name: levels.get(each.name, each.baseline) for each in factors}
             cost = {"trainable_parameters": parameters[next(iter(whole.values()))]} if parameters else {}
             ok = isinstance(result, float)
             rows.append(
                 Observation(
-                    levels=whole,  # type: ignore[arg-type]  # a dict of texts is one of levels
+                    levels=whole,
                     replicate=seed,
                     status="finished" if ok else str(result),
                     value=result if isinstance(result, float) else None,
@@ -139,8 +139,7 @@ def test_main_effects_have_scales_means_runs_and_crosses(two_factors: StudyEffec
     figure = main_effects_plot(two_factors)
     rank, rate = panel(figure), panel(figure, 1)
     assert (rank.get_xscale(), rate.get_xscale()) == ("log", "log")
-    assert rank.xaxis.get_transform().base == 2  # type: ignore[attr-defined]  # of LogTransform
-    assert rate.xaxis.get_transform().base == 10  # type: ignore[attr-defined]  # of LogTransform
+    assert [vars(axes.xaxis.get_transform())["base"] for axes in (rank, rate)] == [2, 10]
     assert rank.get_ylim() == rate.get_ylim()
     means = {line.get_xdata()[0]: line for line in lines(rank, "mean")}
     assert list(means) == pytest.approx([8, 16, 32])

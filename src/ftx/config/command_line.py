@@ -30,6 +30,12 @@ class CommandLine:
     view: list[str] = field(default_factory=list)
 
 
+def refuse_view(line: CommandLine) -> None:
+    """For entry points that show no bare configuration. Raises ConfigError where one was asked for."""
+    if line.view:
+        raise ConfigError([f"{line.view[0]}: a view of one configuration; python -m ftx.train shows it"])
+
+
 def parse_command_line(arguments: Sequence[str]) -> CommandLine:
     """Sort arguments into overrides, our flags and Hydra's, wherever they stand.
 

@@ -133,7 +133,7 @@ def job_log(path: Path) -> Iterator[None]:
     root.setLevel(logging.INFO)
     transformers_logging.disable_default_handler()
     transformers_logging.enable_propagation()
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # in transformers
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # transformers leaves it untyped
     logging.captureWarnings(True)
     try:
         with warnings.catch_warnings():

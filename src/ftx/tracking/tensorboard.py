@@ -25,7 +25,8 @@ class TensorBoardTracker:
             name: value if isinstance(value, bool | int | float | str) else str(value)
             for name, value in settings.items()
         }
-        experiment, session_start, _ = hparams(values, dict.fromkeys(metrics, 0.0))  # type: ignore[no-untyped-call]  # torch
+        made = hparams(values, dict.fromkeys(metrics, 0.0))  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        experiment, session_start, _ = made
         self._add(experiment, session_start)
 
     def log(self, *, step: int, split: str, metrics: Mapping[str, float]) -> None:
