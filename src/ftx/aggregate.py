@@ -88,7 +88,7 @@ def _report_folder(
 def _write(effects: StudyEffects, study: StudyRecord | None, folder: Path) -> None:
     """Tables, plots and the report. A folder that cannot be written is said; the table is still printed."""
     from ftx.report.html import html_report  # these draw with matplotlib, which takes its time to import
-    from ftx.report.plots import figures, write_plots
+    from ftx.report.plots.files import figures, write_plots
 
     try:
         write_effects(effects, folder)

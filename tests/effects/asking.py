@@ -61,8 +61,8 @@ class Aggregate:
 
 def without_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports without plots and page, which take longer than all the rest."""
-    monkeypatch.setattr("ftx.report.plots.figures", lambda *_, **__: {})
-    monkeypatch.setattr("ftx.report.plots.write_plots", lambda *_, **__: [])
+    monkeypatch.setattr("ftx.report.plots.files.figures", lambda *_, **__: {})
+    monkeypatch.setattr("ftx.report.plots.files.write_plots", lambda *_, **__: [])
     monkeypatch.setattr("ftx.report.html.html_report", lambda *_, **__: "")
 
 

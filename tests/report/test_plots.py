@@ -17,21 +17,13 @@ from matplotlib.lines import Line2D
 
 from ftx.effects.observations import FactorLevels, Metric, Observation, Observations
 from ftx.effects.table import Options, StudyEffects, effects_of
-from ftx.report.plots import (
-    PAPER,
-    Priced,
-    cost_plot,
-    figures,
-    front,
-    interval_plot,
-    learning_curves_plot,
-    main_effects_plot,
-    paired_differences,
-    priced_arms,
-    read_curve,
-    svg_of,
-    write_plots,
-)
+from ftx.report.plots.canvas import PAPER
+from ftx.report.plots.cost import Priced, cost_plot, front, priced_arms
+from ftx.report.plots.files import figures, svg_of, write_plots
+from ftx.report.plots.intervals import interval_plot
+from ftx.report.plots.learning_curves import learning_curves_plot, read_curve
+from ftx.report.plots.main_effects import main_effects_plot
+from ftx.report.plots.runs import paired_differences
 
 BASE = [0.700, 0.704, 0.696, 0.702, 0.698]
 BETTER = [0.750, 0.756, 0.745, 0.752, 0.747]

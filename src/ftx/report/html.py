@@ -76,7 +76,7 @@ def html_report(
         root: what run directories are relative to.
         drawn: the plots, where they are there already; else they are drawn.
     """
-    from ftx.report.plots import figures, svg_of
+    from ftx.report.plots.files import figures, svg_of
 
     plots = figures(effects, root) if drawn is None else drawn
     observations = effects.observations
