@@ -4,22 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from config.composing import composed, problems
 from ftx.config.checks import announcements
 from ftx.config.command_line import CommandLine, packaged_config_dir, parse_command_line
-from ftx.config.compose import compose_run, open_composer
-from ftx.config.schema import RunConfig
+from ftx.config.compose import open_composer
 from ftx.errors import ConfigError
 from ftx.study.planning import sketch_study
-
-
-def composed(*words: str) -> RunConfig:
-    return compose_run(parse_command_line(words))
-
-
-def problems(*words: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        composed(*words)
-    return caught.value.problems
 
 
 def test_defaults_are_those_of_the_field() -> None:

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from config.composing import composed, problems
 from ftx.config.aliases import FOREIGN_NAMES
 from ftx.config.checks import FILE_ENDINGS, TEMPLATES
 from ftx.config.command_line import parse_command_line
-from ftx.config.compose import compose_run, open_composer
+from ftx.config.compose import open_composer
 from ftx.config.keys import run_keys, section_names
 from ftx.config.resolve import one_or_many, paths_of
-from ftx.config.schema import DataConfig, RunConfig
+from ftx.config.schema import DataConfig
 from ftx.config.values import described_keys
-from ftx.errors import ConfigError
 from ftx.study.planning import Sketch, sketch_study
 
 
@@ -25,16 +25,6 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / name).write_text('{"prompt": "a", "completion": "b"}\n')
     (tmp_path / "folder").mkdir()
     monkeypatch.chdir(tmp_path)
-
-
-def composed(*words: str) -> RunConfig:
-    return compose_run(parse_command_line(words))
-
-
-def problems(*words: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        composed(*words)
-    return caught.value.problems
 
 
 def sketched(*words: str) -> Sketch:

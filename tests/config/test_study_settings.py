@@ -4,22 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from config.composing import problems
 from ftx.config.checks import study_problems
 from ftx.config.command_line import group_options, parse_command_line
 from ftx.config.compose import compose_run, open_composer, to_study_config
 from ftx.config.overrides import override_problems
 from ftx.config.schema import StudyConfig
-from ftx.errors import ConfigError
 
 
 def refusals(word: str, *, multirun: bool = True) -> list[str]:
     return override_problems([word], group_options(parse_command_line([])), multirun=multirun)
-
-
-def problems(*words: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        compose_run(parse_command_line(words))
-    return caught.value.problems
 
 
 @pytest.mark.parametrize(

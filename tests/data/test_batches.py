@@ -1,13 +1,11 @@
 """What the model is given: padded ids, and which of them are attended to and carry loss."""
 
-import copy
-from importlib import resources
 from typing import Any
 
 import pytest
 import torch
-from transformers import AutoTokenizer
 
+from chats import bundled_tokenizer
 from ftx.data.batches import Collator
 from ftx.data.render import IGNORED, Encoder, TokenizedRow
 from ftx.data.rows import Row
@@ -18,7 +16,7 @@ pytestmark = pytest.mark.train
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
     """The bundled tokenizer, padding with its end token, as Llama's and many others do."""
-    tokenizer = copy.deepcopy(AutoTokenizer.from_pretrained(str(resources.files("ftx") / "bundled" / "tiny")))
+    tokenizer = bundled_tokenizer()
     tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
 

@@ -1,10 +1,6 @@
 """The mask, on the ids that go into the batch: the answer and what ends it, nothing before, nothing after."""
 
-import copy
-from functools import cache
-from importlib import resources
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,43 +9,29 @@ from tokenizers.models import BPE
 from tokenizers.normalizers import Prepend
 from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.processors import TemplateProcessing
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
+from chats import CHAT, bundled_tokenizer, trl_template
 from ftx.data.render import IGNORED, Encoder, TokenizedRow, labels_of
 from ftx.data.rows import Row, RowError, Turn
 
 pytestmark = pytest.mark.train
 
-CHAT: list[Turn] = [
-    {"role": "user", "content": "one plus one?"},
-    {"role": "assistant", "content": "two"},
-    {"role": "user", "content": "and one more?"},
-    {"role": "assistant", "content": "three"},
-]
 VERBATIM = """{% for m in messages %}<|im_start|>{{ m.role }}
 {{ m.content }}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
 
 
-@cache
-def bundled() -> Any:
-    return AutoTokenizer.from_pretrained(str(resources.files("ftx") / "bundled" / "tiny"))
-
-
 def tokenizer_with(template: str | None, end: str = "<|im_end|>") -> Any:
     """The bundled tokenizer with another chat template, its control words being single tokens."""
-    tokenizer = copy.deepcopy(bundled())
+    tokenizer = bundled_tokenizer()
     words = ["<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>", "<end_of_turn>"]
     tokenizer.add_special_tokens({"additional_special_tokens": [*words, "<start_of_turn>"], "bos_token": "<s>"})
     if template is not None:
         tokenizer.eos_token = end
     tokenizer.chat_template = template
     return tokenizer
-
-
-def trl_template(name: str) -> str:
-    return (Path(str(resources.files("trl"))) / "chat_templates" / f"{name}.jinja").read_text(encoding="utf-8")
 
 
 def around_texts(tokenizer: Any, frame: str) -> Any:
@@ -109,7 +91,7 @@ def test_a_completion_is_supervised_with_what_the_template_adds(name: str, end: 
 
 
 def test_an_end_token_that_is_only_marked_as_special_ends_an_answer() -> None:
-    tokenizer = copy.deepcopy(bundled())  # Gemma 3's <end_of_turn> is neither its eos nor named otherwise
+    tokenizer = bundled_tokenizer()  # Gemma 3's <end_of_turn> is neither its eos nor named otherwise
     marked = [AddedToken(word, special=True) for word in ("<start_of_turn>", "<end_of_turn>")]
     tokenizer.add_tokens(marked, special_tokens=True)
     tokenizer.chat_template = trl_template("gemma")
@@ -416,7 +398,7 @@ def tokenizer_joining_line_ends() -> Any:
     vocabulary = {letter: number for number, letter in enumerate([*letters, "ĊĊ"])}
     tokenizer = Tokenizer(BPE(vocabulary, [("Ċ", "Ċ")]))
     tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = bundled().backend_tokenizer.decoder
+    tokenizer.decoder = bundled_tokenizer().backend_tokenizer.decoder
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|eot_id|>", bos_token="<s>")
     fast.add_special_tokens({"additional_special_tokens": ["<|start_header_id|>", "<|end_header_id|>"]})
     return fast

@@ -1,16 +1,13 @@
 """Which template is in use: the model's, TRL's for training, the plain one, a file's; and what it is told."""
 
-import copy
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tokenizers import AddedToken
 from tokenizers.processors import TemplateProcessing
-from transformers import AutoTokenizer
 
+from chats import CHAT, bundled_tokenizer, trl_template
 from ftx.data.render import Encoder, TokenizedRow
 from ftx.data.rows import Row, RowError, Turn
 from ftx.data.templates import (
@@ -27,30 +24,15 @@ from ftx.errors import DataError
 
 pytestmark = pytest.mark.train
 
-CHAT: list[Turn] = [
-    {"role": "user", "content": "one plus one?"},
-    {"role": "assistant", "content": "two"},
-    {"role": "user", "content": "and one more?"},
-    {"role": "assistant", "content": "three"},
-]
 BLOCK = "<think>\n\n</think>\n\n"
 
 
-@cache
-def bundled() -> Any:
-    return AutoTokenizer.from_pretrained(str(resources.files("ftx") / "bundled" / "tiny"))
-
-
 def tokenizer_with(template: str | dict[str, str] | None) -> Any:
-    tokenizer = copy.deepcopy(bundled())
+    tokenizer = bundled_tokenizer()
     words = ["<|im_start|>", "<|im_end|>"]
     tokenizer.add_special_tokens({"bos_token": "<s>", "additional_special_tokens": words})
     tokenizer.chat_template = template
     return tokenizer
-
-
-def trl_template(name: str) -> str:
-    return (Path(str(resources.files("trl"))) / "chat_templates" / f"{name}.jinja").read_text(encoding="utf-8")
 
 
 def encoded(tokenizer: Any, told: dict[str, Any] | None = None, turns: list[Turn] = CHAT) -> TokenizedRow:
@@ -213,9 +195,9 @@ def test_the_training_version_gives_every_answer_its_thinking_block(variants: bo
 
 
 def test_a_template_that_is_for_training_already_stays() -> None:
-    tokenizer = copy.deepcopy(bundled())
+    tokenizer = bundled_tokenizer()
     choose_template(tokenizer, "training")
-    assert tokenizer.chat_template == bundled().chat_template
+    assert tokenizer.chat_template == bundled_tokenizer().chat_template
 
 
 @pytest.mark.parametrize(

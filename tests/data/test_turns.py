@@ -1,17 +1,13 @@
 """Where the answers stand in what a template renders, over every template that TRL ships, and SmolLM2's."""
 
-import copy
 import random
 import re
-from functools import cache
-from importlib import resources
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoTokenizer
 
+from chats import CHAT, TEMPLATES, bundled_tokenizer, trl_template
 from ftx.data.render import Encoder, TokenizedRow
 from ftx.data.rows import Row, RowError, Turn
 from ftx.data.templates import ChatTemplate, Conversation, control_words
@@ -19,7 +15,6 @@ from ftx.data.turns import TurnFinder, answers_of, said
 
 pytestmark = pytest.mark.train
 
-TEMPLATES = Path(str(resources.files("trl"))) / "chat_templates"
 SMOLLM2 = """{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system
 You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>
 ' }}{% endif %}{{'<|im_start|>' + message['role'] + '
@@ -28,13 +23,6 @@ You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>
 ' }}{% endif %}"""
 BAR = "[|\uff5c]"  # DeepSeek writes its control words with a wide one
 CONTROL = rf"<{BAR}[^|\uff5c<>'\"\n]{{1,30}}{BAR}>|<(?:start|end)_of_turn>|<\|turn>|<turn\|>|</s>|<end_of_utterance>"
-CHAT: list[Turn] = [
-    {"role": "user", "content": "one plus one?"},
-    {"role": "assistant", "content": "two"},
-    {"role": "user", "content": "and one more?"},
-    {"role": "assistant", "content": "three"},
-]
-
 NO_THOUGHT = r"the prompt that generation starts from \(.*<think>\\n'\) is not a prefix of the row's text"
 NO_CONTENT = "the chat template leaves out what the assistant says"
 NO_TEXT = "the chat template refuses the turns user, assistant, user, assistant: 'str object' has no attribute 'text'"
@@ -144,15 +132,10 @@ MARKED_BEHIND = {
 }
 
 
-@cache
-def bundled() -> Any:
-    return AutoTokenizer.from_pretrained(str(resources.files("ftx") / "bundled" / "tiny"))
-
-
 def tokenizer_for(name: str) -> Any:
     """The bundled tokenizer with a template whose control words are single tokens."""
-    template = SMOLLM2 if name == "smollm2" else (TEMPLATES / f"{name}.jinja").read_text(encoding="utf-8")
-    tokenizer = copy.deepcopy(bundled())
+    template = SMOLLM2 if name == "smollm2" else trl_template(name)
+    tokenizer = bundled_tokenizer()
     words = sorted(set(re.findall(CONTROL, template)))
     tokenizer.add_special_tokens({"bos_token": "<s>", "eos_token": "<|endoftext|>", "additional_special_tokens": words})
     tokenizer.chat_template = template
