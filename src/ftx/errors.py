@@ -48,3 +48,7 @@ class RunFailed(FtxError):
 
 class StudyRunning(FtxError):
     """Another process runs this study."""
+
+
+class RunHeld(FtxError):
+    """Another process trains in this run directory."""

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from ftx.config.command_line import (
+    AUTO,
     CommandLine,
     group_options,
     hydra_overrides,
@@ -31,8 +33,10 @@ from ftx.config.schema import RunConfig
 from ftx.config.values import described_keys
 from ftx.errors import ConfigError, FtxError, RunFailed, StudyRunning
 from ftx.record.labbook import refuse_unwritable
-from ftx.record.layout import create_run_dir
+from ftx.record.layout import RunDir
+from ftx.record.run_record import RunRecord
 from ftx.record.strict_json import dumps
+from ftx.report.console import say
 from ftx.report.help import print_help
 
 REFUSED = 2
@@ -53,6 +57,8 @@ class Application:
             print_help(self.console, group_options(self.line), described_keys())
             return 0
         _refuse_torchrun()
+        if self.line.recorded is not None:
+            return self._recorded(RunDir(Path(self.line.recorded)))
         if self.line.view:
             compose_run(self.line)
             self._through_hydra(_nothing)
@@ -61,18 +67,36 @@ class Application:
 
     def _single(self, config: RunConfig) -> int:
         """One run: the directory is made first, so that Hydra writes its own files into it."""
+        from ftx.job.resumption import directory_for, finished_run, new_directory
         from ftx.job.task import prepared, recorded
 
         ready = prepared(config, self.line.overrides, self.flags, self.console)
         refuse_unwritable(config.labbook)
-        run = create_run_dir(Path(config.output_root), ready.name)
-        endings = []
+        endings: list[tuple[RunRecord, int]] = []
+        if self.line.resume == AUTO and (done := finished_run(ready)) is not None:
+            say(self.console, f"{done.run.path} has finished with these settings: nothing to do")
+            self._print_json(asdict(done.record))
+            return 0
+        place = new_directory(ready) if self.line.resume is None else directory_for(ready, partial(say, self.console))
+        with place as (run, resumption):
+            files = run.hydra if resumption is None else run.hydra_resume(resumption.number)
 
-        def train(_composed: DictConfig) -> None:
-            endings.append(recorded(ready, run, self._config_dir(), self.console))
+            def train(_composed: DictConfig) -> None:
+                endings.append(recorded(ready, run, self._config_dir(), self.console, resumption))
 
-        self._through_hydra(train, f"hydra.run.dir={quoted(str(run.path))}")
+            self._through_hydra(
+                train, f"hydra.run.dir={quoted(str(run.path))}", f"hydra.output_subdir={quoted(files.name)}"
+            )
         ((record, status),) = endings
+        self._print_json(asdict(record))
+        return status
+
+    def _recorded(self, run: RunDir) -> int:
+        """Go on with a run, or repeat it, with the configuration of its record."""
+        from ftx.job.again import continued, repeated
+
+        act = repeated if self.line.reproduce else continued
+        record, status = act(run, self.line, self.flags, self._config_dir(), self.console)
         self._print_json(asdict(record))
         return status
 

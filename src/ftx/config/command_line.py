@@ -15,6 +15,13 @@ _VIEWS = {"--cfg": "job", "-c": "job", "--info": "all", "-i": "all"}
 _VIEW_OPTIONS = ("job", "hydra", "all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 _VIEW_FLAGS = ("--resolve", "--hydra-help", "--version")
 
+AUTO = "auto"
+_VERBS = {
+    "resume": "give a run directory, or auto for the newest unfinished run of these settings",
+    "resume_force": "true or false",
+    "reproduce": "give a run directory",
+}
+
 _SOURCES = {"data.path": "file", "data.name": "hub"}
 
 
@@ -28,6 +35,16 @@ class CommandLine:
     json: bool = False
     config_dir: str | None = None
     view: list[str] = field(default_factory=list)
+    resume: str | None = None
+    """A run directory to go on with, or auto."""
+    resume_force: bool = False
+    reproduce: str | None = None
+    """A run directory whose configuration is trained anew."""
+
+    @property
+    def recorded(self) -> str | None:
+        """The run directory that the configuration comes from, instead of conf/."""
+        return self.reproduce or (self.resume if self.resume != AUTO else None)
 
 
 def refuse_view(line: CommandLine) -> None:
@@ -64,8 +81,36 @@ def parse_command_line(arguments: Sequence[str]) -> CommandLine:
             raise ConfigError([f"{word}: no such flag; settings are typed as key=value, see --help"])
     if line.json and line.view:
         raise ConfigError([f"--json has no meaning with {line.view[0]}, which prints Hydra's own text"])
-    line.overrides = with_source(line.overrides)
+    _take_verbs(line)
+    if line.recorded is None:
+        line.overrides = with_source(line.overrides)
     return line
+
+
+def _take_verbs(line: CommandLine) -> None:
+    """Take `resume=`, `resume_force=` and `reproduce=` out of the overrides: they say how to start, and set nothing."""
+    words: dict[str, str] = {}
+    for word in list(line.overrides):
+        name, equals, value = word.partition("=")
+        if name in _VERBS and equals:
+            line.overrides.remove(word)
+            words[name] = value
+    problems = [f"{name}= is empty: {_VERBS[name]}" for name, value in words.items() if not value]
+    force = words.get("resume_force", "false")
+    if force not in ("true", "false"):
+        problems.append(f"resume_force={force}: expected true or false")
+    if "resume" in words and "reproduce" in words:
+        problems.append("resume= and reproduce=: one continues a run, the other repeats it; choose one")
+    if "resume_force" in words and words.get("resume", AUTO) == AUTO:
+        problems.append("resume_force goes with resume=RUN_DIRECTORY")
+    if words and (line.multirun or line.view):
+        flag = "-m" if line.multirun else line.view[0]
+        remedy = ": a study goes on by itself when its command is given again" if line.multirun else ""
+        problems.append(f"{next(iter(words))}= does not go with {flag}{remedy}")
+    if problems:
+        raise ConfigError(problems)
+    line.resume, line.reproduce = words.get("resume"), words.get("reproduce")
+    line.resume_force = force == "true"
 
 
 def with_source(words: Sequence[str]) -> list[str]:

@@ -100,9 +100,15 @@ NEITHER = (
     "hardware.micro_batch_size",
     "hardware.eval_batch_size",
     "checkpoint.save_total_limit",
+    "checkpoint.keep",
+    "optim.on_divergence",
     "score.batch_size",
     "tracking.backends",
 )
+
+
+MOVES_WEIGHTS = (*TRAIN_KEYS, *BOTH, *SELECTION_KEYS)
+"""Settings that can move the weights or decide which of them are kept; the rest moves none."""
 
 
 def fingerprints(
@@ -139,6 +145,16 @@ def fingerprints(
         if name != "train":
             evaluation |= {f"{name}_rows": hashes[rows], f"{name}_tokens": hashes["tokens"]}
     return {"train": _digest(train), "evaluation": _digest(evaluation)}
+
+
+def resumed_fingerprint(train: str, altered: Sequence[str]) -> str:
+    """The `train` fingerprint of a run that was continued with other settings than it began with: its own.
+
+    Args:
+        train: what it would be, had the run begun with the settings of now.
+        altered: what was changed on the way, in words.
+    """
+    return _digest({"train": train, "altered": list(altered)}) if altered else train
 
 
 def _picked(settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -99,6 +99,11 @@ class OptimConfig:
     max_steps: int | None = key(None, "stop after this many optimiser steps; overrides epochs", ge=1, le=10_000_000)
     batch_size: int = key(8, "rows per optimiser step, whatever the hardware", ge=1)
     max_grad_norm: float = key(1.0, "clip the gradient norm; 0: never", ge=0)
+    on_divergence: str = key(
+        "stop",
+        "at the first loss or gradient that is not finite: stop, or go on to the end; the run is diverged either way",
+        choices=("stop", "continue"),
+    )
 
 
 @dataclass
@@ -178,7 +183,10 @@ class CheckpointConfig:
     """When to evaluate and save, and how much to keep."""
 
     every_epochs: float = key(1.0, "evaluate and save this often; 0.25: four times an epoch", gt=0)
-    save_total_limit: int = key(2, "checkpoints kept; the best and the last always are", ge=2)
+    save_total_limit: int = key(2, "checkpoints kept while a run is unfinished; the best and the last always are", ge=1)
+    keep: bool = key(
+        False, "keep the checkpoints of a finished run; false: only the adapter, or the model of lora=none"
+    )
 
 
 @dataclass

@@ -4,10 +4,11 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import EarlyStoppingCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from ftx.job.checkpointing import Checkpoints, Spent
 from ftx.job.endings import Diverged, StopRequest
 from ftx.launch.channel import launcher_died
 from ftx.record.history import append_event
@@ -22,25 +23,28 @@ _BOOKKEEPING = ("runtime", "samples_per_second", "steps_per_second", "model_prep
 class HistoryCallback(TrainerCallback):
     """Writes every logged value to history.jsonl first, then to the trackers and the progress display."""
 
-    def __init__(self, history: Path, trackers: Sequence[Tracker], progress: Progress) -> None:
+    def __init__(self, history: Path, trackers: Sequence[Tracker], progress: Progress, spent: Spent) -> None:
         self._history = history
         self._trackers = trackers
         self._progress = progress
+        self._spent = spent
         self._step_started = 0.0
-        self._tokens_before = 0
+        self._tokens_before = spent.tokens
+        self._first = True
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Start the clock and the progress display."""
-        self._progress.start(state.max_steps)
+        self._progress.start(state.max_steps, state.global_step)
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Time each optimiser step."""
-        if state.global_step == 0:
+        if self._first:
             self._progress.first_step()
+            self._first = False
         self._step_started = time.perf_counter()
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -71,18 +75,31 @@ class HistoryCallback(TrainerCallback):
     def _throughput(self, tokens: int) -> float:
         """Tokens per second of this optimiser step alone: evaluations and checkpoints lie between steps."""
         seen, self._tokens_before = tokens - self._tokens_before, tokens
-        return seen / (time.perf_counter() - self._step_started)
+        seconds = time.perf_counter() - self._step_started
+        self._spent.step_seconds += seconds
+        return seen / seconds
 
 
 class DivergenceGuard(TrainerCallback):
-    """Ends the run at the first loss or gradient that is not finite, before it can look like a clean curve."""
+    """At the first loss or gradient that is not finite: ends the run, or notes it, so that no curve looks clean.
+
+    Args:
+        checkpoints: what is noted goes into them, so that it outlives an interruption.
+        go_on: note it, and train on to the end.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, *, go_on: bool) -> None:
+        self._checkpoints, self._go_on = checkpoints, go_on
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Look at the losses and the gradient norm of this entry."""
         for name in ("loss", "grad_norm", "eval_loss"):
             value = kwargs["logs"].get(name)
             if value is not None and not math.isfinite(value):
-                raise Diverged(state.global_step, name, value)
+                diverged = Diverged(state.global_step, name, value)
+                if not self._go_on:
+                    raise diverged
+                self._checkpoints.diverged = self._checkpoints.diverged or str(diverged)
 
 
 class StopGuard(TrainerCallback):
@@ -112,11 +129,32 @@ class StopGuard(TrainerCallback):
         self._request.leave_if_asked()
 
 
+class EarlyStop(EarlyStoppingCallback):
+    """Ends training when the primary metric has not improved for some evaluations; it counts on after a resume."""
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> TrainerControl:
+        """Take the count up where the checkpoint has it; it may be full already."""
+        states = cast(dict[str, Any], state.stateful_callbacks)  # a list only until the state is made of it
+        kept = states.get(type(self).__name__) or self.state()
+        self.early_stopping_patience_counter = int(kept["attributes"]["early_stopping_patience_counter"])
+        control.should_training_stop |= self.early_stopping_patience_counter >= self.early_stopping_patience
+        return control
+
+
 class Cadence(TrainerCallback):
     """Evaluates and saves together at the given optimiser steps."""
 
     def __init__(self, steps: Sequence[int]) -> None:
         self._steps = frozenset(steps)
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> TrainerControl:
+        """A run that goes on after its last step makes none."""
+        control.should_training_stop |= state.global_step >= max(self._steps)
+        return control
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
+from ftx.record.room import DiskFull, disk_is_full
+
 _CPU_ALLOCATOR = ("can't allocate memory", "not enough memory")
 
 
@@ -39,6 +41,11 @@ class Ending:
 FINISHED = Ending("finished", "", 0)
 
 
+def diverged_on_the_way(reason: str) -> Ending:
+    """Of a run that trained on to its end after a number that was not finite (optim.on_divergence=continue)."""
+    return Ending("diverged", f"{reason}; trained on to the end, as optim.on_divergence=continue says", 1)
+
+
 def ending_of(error: BaseException) -> Ending:
     """What to record for the exception that ended a run."""
     if isinstance(error, Diverged):
@@ -47,6 +54,10 @@ def ending_of(error: BaseException) -> Ending:
         return Ending("interrupted", error.cause, error.exit_status)
     if isinstance(error, KeyboardInterrupt):
         return Ending("interrupted", "SIGINT", 130)
+    if isinstance(error, DiskFull):
+        return Ending("failed", str(error), 1)
+    if disk_is_full(error):
+        return Ending("failed", f"the disk is full: make room, then resume the run ({_first_line(error)})", 1)
     if _is_out_of_memory(error):
         return Ending("out_of_memory", _first_line(error), 1)
     return Ending("failed", f"{type(error).__name__}: {_first_line(error)}", 1)

@@ -1,19 +1,21 @@
 """One run from a prepared configuration to results: build, train, evaluate, score, save."""
 
-import time
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import EarlyStoppingCallback, PrinterCallback, enable_full_determinism, set_seed
+from transformers import PrinterCallback, enable_full_determinism, set_seed
 
 from ftx.config.schema import RunConfig
 from ftx.data.batches import Collator, examples
 from ftx.job.arguments import training_arguments
 from ftx.job.cadence import evaluation_steps
-from ftx.job.callbacks import Cadence, DivergenceGuard, HistoryCallback, StopGuard
+from ftx.job.callbacks import Cadence, DivergenceGuard, EarlyStop, HistoryCallback, StopGuard
+from ftx.job.checkpointing import Checkpoints, Spent
 from ftx.job.endings import StopRequest
 from ftx.job.hardware import start_measuring_memory
-from ftx.job.preparation import Preparation
+from ftx.job.preparation import Preparation, inputs_of
 from ftx.job.rehearsal import rehearse
 from ftx.job.results import (
     Outcome,
@@ -25,40 +27,63 @@ from ftx.job.results import (
 )
 from ftx.job.scoring import score_hook, score_splits, write_predictions
 from ftx.job.trainer import SupervisedTrainer
-from ftx.model.adapter import AdapterSaver, adapted_modules, attach_adapter
+from ftx.model.adapter import PISSA_START, adapted_modules, attach_adapter, keep_pissa_start, save_trained
 from ftx.model.base import load_model
+from ftx.record.checkpoints import FROM_THE_START, Choice
 from ftx.record.layout import RunDir
+from ftx.record.room import full_disk_said
 from ftx.report.progress import Progress
 from ftx.scores.exact_match import summarise
 from ftx.tracking.protocol import Tracker
 
 
 def run_finetune(
-    ready: Preparation, run: RunDir, trackers: list[Tracker], progress: Progress, stop: StopRequest
+    ready: Preparation,
+    run: RunDir,
+    trackers: list[Tracker],
+    progress: Progress,
+    stop: StopRequest,
+    begun: Choice = FROM_THE_START,
 ) -> Outcome:
     """Train the prepared run in its directory and return what came out.
 
+    Args:
+        ready: what to train.
+        run: where.
+        trackers: where its curves go besides the history.
+        progress: who is told.
+        stop: who may ask for the end.
+        begun: the checkpoint that the run goes on from.
+
     Raises:
-        Diverged: at the first loss or gradient that is not finite.
+        Diverged: at the first loss or gradient that is not finite, unless optim.on_divergence says to go on.
         Interrupted: when `stop` was asked, after a checkpoint.
+        DiskFull: no room for a checkpoint; those before it are whole.
         ModelError: adapter targets that the model does not have.
     """
     config, data = ready.config, ready.data
-    started = time.perf_counter()
+    checkpoints = checkpoints_for(ready, run, begun)
+    folder = begun.checkpoint.path if begun.checkpoint else None
+    pissa_start = run.checkpoints / PISSA_START if config.lora.variant == "pissa" else None
     start_measuring_memory(config.hardware.device)
     seed_everything(config)
-    model = build_model(config)
-    saver = AdapterSaver(model, config.lora.variant, run.checkpoints)
-    trainer = build_trainer(ready, model, run, trackers, progress)
+    model = build_model(config, pissa_start if folder else None)
+    if pissa_start is not None and folder is None:
+        keep_pissa_start(model, pissa_start)
+    trainer = build_trainer(ready, model, run, trackers, progress, checkpoints)
     trainer.add_callback(StopGuard(stop))
     rehearsed = rehearsal_cost(trainer, ready, run, progress) if config.preflight else {}
+    if folder is not None:
+        trainer.args.eval_on_start = False  # the step that the run goes on from has been looked at
 
-    trainer.train()
+    trainer.train(resume_from_checkpoint=None if folder is None else str(folder))
     stop.end_of_steps()
-    trainer.remove_callback(EarlyStoppingCallback)  # it would look for the primary metric in the test evaluation
+    trainer.remove_callback(EarlyStop)  # it would look for the primary metric in the test evaluation
     stop_reason = early_stop_reason(trainer, config)
     chosen = chosen_checkpoint(trainer, config)
-    saver.save(model, ready.tokenizer, run.model if config.lora.variant == "none" else run.adapter)
+    whole = config.lora.variant == "none"
+    with full_disk_said(run, "the result"):
+        save_trained(model, ready.tokenizer, run.model if whole else run.adapter, pissa_start)
     test = trainer.evaluate(examples(data.test), metric_key_prefix="test") if data.test is not None else {}
     predictions = score_splits(ready, model, progress)
     write_predictions(run, predictions)
@@ -66,8 +91,9 @@ def run_finetune(
     return Outcome(
         result=result_of(config, chosen, validation_metrics(trainer, chosen), test, scores),
         scores=scores,
-        cost=cost_of(trainer, model, config, time.perf_counter() - started) | rehearsed,
+        cost=cost_of(trainer, model, config) | rehearsed,
         stop_reason=stop_reason,
+        diverged=checkpoints.diverged,
         model_facts={
             "lora.adapted_modules": adapted_modules(model),
             "model.attn_implementation": model.config._attn_implementation,
@@ -87,8 +113,21 @@ def seed_everything(config: RunConfig) -> None:
         set_seed(config.seed)
 
 
-def build_model(config: RunConfig) -> Any:
-    """The base model with its adapter; all its weights are trainable for lora=none."""
+def checkpoints_for(ready: Preparation, run: RunDir, begun: Choice = FROM_THE_START) -> Checkpoints:
+    """What writes the run's checkpoints, and knows what it has used before."""
+    facts = {
+        "config": asdict(ready.config),
+        "inputs": inputs_of(ready),
+        "diverged": begun.facts.get("diverged"),
+    }
+    return Checkpoints(run, ready.config.checkpoint.save_total_limit, facts, Spent(**begun.facts.get("spent", {})))
+
+
+def build_model(config: RunConfig, pissa_start: Path | None = None) -> Any:
+    """The base model with its adapter; all its weights are trainable for lora=none.
+
+    `pissa_start`: see `attach_adapter`.
+    """
     model = load_model(config.model, config.model.dtype)
     if config.lora.variant == "none":
         return model
@@ -99,6 +138,7 @@ def build_model(config: RunConfig) -> Any:
         alpha=float(config.lora.alpha or 0),
         dropout=config.lora.dropout,
         target_modules=config.lora.target_modules,
+        pissa_start=pissa_start,
     )
     if config.hardware.gradient_checkpointing:
         model.enable_input_require_grads()  # frozen inputs would leave the adapter without gradients
@@ -106,18 +146,23 @@ def build_model(config: RunConfig) -> Any:
 
 
 def build_trainer(
-    ready: Preparation, model: Any, run: RunDir, trackers: list[Tracker], progress: Progress
+    ready: Preparation,
+    model: Any,
+    run: RunDir,
+    trackers: list[Tracker],
+    progress: Progress,
+    checkpoints: Checkpoints,
 ) -> SupervisedTrainer:
     """The trainer with its data, callbacks and cadence."""
     config, data = ready.config, ready.data
     arguments = training_arguments(config, len(data.train), run.checkpoints)
     callbacks: list[Any] = [
-        HistoryCallback(run.history, trackers, progress),
-        DivergenceGuard(),
+        HistoryCallback(run.history, trackers, progress, checkpoints.spent),
+        DivergenceGuard(checkpoints, go_on=config.optim.on_divergence == "continue"),
         Cadence(evaluation_steps(config, len(data.train))),
     ]
     if config.early_stop.patience is not None:
-        callbacks.append(EarlyStoppingCallback(config.early_stop.patience, config.early_stop.min_delta))
+        callbacks.append(EarlyStop(config.early_stop.patience, config.early_stop.min_delta))
     trainer = SupervisedTrainer(
         model=model,
         args=arguments,
@@ -126,6 +171,7 @@ def build_trainer(
         processing_class=ready.tokenizer,
         data_collator=Collator(ready.tokenizer.pad_token_id),
         callbacks=callbacks,
+        checkpoints=checkpoints,
         on_eval_batch=lambda done, total: progress.working("evaluating", done, total),
         score_hook=score_hook(ready, progress) if config.metric.name in config.score.metrics else None,
         loraplus_ratio=config.optim.loraplus_ratio if config.optim.name == "loraplus" else None,

@@ -14,8 +14,11 @@ from ftx.config.schema import RunConfig
 from ftx.data.findings import notes
 from ftx.job.hardware import device_facts
 from ftx.job.preparation import Preparation
+from ftx.job.resumption import Resumption
 from ftx.record import atomic, provenance
+from ftx.record.checkpoints import checkpoints_of, remove_whole, sweep_up
 from ftx.record.git_state import GitState
+from ftx.record.history import rewind
 from ftx.record.layout import RunDir
 from ftx.record.run_record import RunRecord, new_run_id, utc_date
 
@@ -40,10 +43,32 @@ def open_record(ready: Preparation) -> RunRecord:
         notes=config.notes,
         hypothesis=config.hypothesis or None,
         fingerprint=dict(ready.fingerprint),
-        command=command(ready),
+        command=ready.command,
         process=provenance.process_identity(),
         config=asdict(config),
     )
+
+
+def begin(run: RunDir, record: RunRecord, ready: Preparation, code: GitState) -> None:
+    """Write what surrounds a run that starts: code, environment, and how to repeat it."""
+    add_code_state(record, code)
+    record.write(run)
+    write_surroundings(run, ready, code)
+
+
+def go_on(run: RunDir, record: RunRecord, code: GitState, resumption: Resumption) -> None:
+    """Bring the directory back to the checkpoint, and write what is other than at the first start."""
+    before = record.config_commit
+    if code.short != before:
+        record.resumes[-1]["surroundings"].append(f"configuration at commit {before} (here {code.short})")
+        record.write(run)
+    if code.patch:
+        atomic.write_text(run.patch_of_resume(len(record.resumes)), code.patch)
+    sweep_up(run)
+    for checkpoint in checkpoints_of(run):
+        if checkpoint.step > resumption.entry.step:
+            remove_whole(checkpoint.path)  # named in the record as not to be used
+    rewind(run, resumption.entry.step)
 
 
 def add_code_state(record: RunRecord, code: GitState) -> None:
@@ -61,14 +86,9 @@ def write_surroundings(run: RunDir, ready: Preparation, code: GitState) -> None:
     atomic.write_text(run.environment, provenance.environment_text())
     if code.patch:
         atomic.write_text(run.patch, code.patch)
-    again = [sys.executable, *command(ready)[1:]]  # this interpreter, whatever `python` is elsewhere
+    again = [sys.executable, *ready.command[1:]]  # this interpreter, whatever `python` is elsewhere
     atomic.write_text(run.reproduce, provenance.reproduce_script(again, Path.cwd(), code))
     run.reproduce.chmod(0o755)
-
-
-def command(ready: Preparation) -> list[str]:
-    """The command line that asks for the same run."""
-    return ["python", "-m", "ftx.train", *ready.flags, *ready.overrides]
 
 
 def hyperparameters(config: RunConfig, weights: str) -> dict[str, Any]:

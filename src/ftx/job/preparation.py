@@ -46,6 +46,11 @@ class Preparation:
     made_by: dict[str, str] | None = None
 
     @property
+    def command(self) -> list[str]:
+        """The command line that asks for the same run."""
+        return ["python", "-m", "ftx.train", *self.flags, *self.overrides]
+
+    @property
     def name(self) -> str:
         """A readable name for the run directory: what was overridden, the seed, the start of the fingerprint."""
         label = self.config.name or _label(self.overrides)
@@ -142,6 +147,12 @@ def fingerprints_of(config: RunConfig, inputs: Inputs) -> dict[str, str]:
     """Both fingerprints of a run with these inputs."""
     record = inputs.data.record
     return fingerprints(config, weights=inputs.weights, template=record["template_sha256"], content=record["content"])
+
+
+def inputs_of(ready: Preparation) -> dict[str, Any]:
+    """What identifies rows, tokens, template and base weights."""
+    record = ready.data.record
+    return {"content": record["content"], "template": record["template_sha256"], "weights": ready.weights}
 
 
 def _label(overrides: Sequence[str]) -> str:

@@ -18,6 +18,8 @@ class Outcome:
     scores: dict[str, Any]
     cost: dict[str, Any]
     stop_reason: str | None
+    diverged: str | None
+    """The first number that was not finite, where training went on all the same."""
     model_facts: dict[str, Any]
 
 
@@ -39,9 +41,10 @@ def early_stop_reason(trainer: SupervisedTrainer, config: RunConfig) -> str | No
     state = trainer.state
     if state.global_step >= state.max_steps:
         return None
+    counted = state.stateful_callbacks["EarlyStop"]["attributes"]["early_stopping_patience_counter"]
     return (
-        f"{config.metric.name} did not improve in {config.early_stop.patience} evaluations "
-        f"(step {state.global_step} of {state.max_steps})"
+        f"{config.metric.name} did not improve in {counted} evaluations (patience {config.early_stop.patience}; "
+        f"step {state.global_step} of {state.max_steps})"
     )
 
 
@@ -78,20 +81,19 @@ def _values_of(
     return {split: scores.get(split, {}).get(name) for split in ("validation", "test")}
 
 
-def cost_of(trainer: SupervisedTrainer, model: Any, config: RunConfig, seconds: float) -> dict[str, Any]:
-    """What the run took. `tokens` counts every token of the training passes, `trained_tokens` those with loss;
-    `seconds` are the whole job's, `tokens_per_second` are training's alone.
+def cost_of(trainer: SupervisedTrainer, model: Any, config: RunConfig) -> dict[str, Any]:
+    """What the run took, in all its sessions that counted. `tokens` counts every token of the training passes,
+    `trained_tokens` those with loss; `seconds` are the whole job's, `tokens_per_second` those of the steps alone.
     """
-    train_seconds = next(entry["train_runtime"] for entry in trainer.state.log_history if "train_runtime" in entry)
-    evaluating = sum(entry.get("eval_runtime", 0.0) for entry in trainer.state.log_history)
+    spent = trainer.spent
     return {
-        "seconds": seconds,
-        "tokens_per_second": trainer.tokens_seen / max(train_seconds - evaluating, 1e-9),
-        "peak_memory_bytes": peak_memory_bytes(config.hardware.device),
+        "seconds": trainer.checkpoints.seconds(),
+        "tokens_per_second": spent.tokens / max(spent.step_seconds, 1e-9),
+        "peak_memory_bytes": spent.most_memory(peak_memory_bytes(config.hardware.device)),
         "trainable_parameters": parameter_counts(model)["trainable"],
         "steps": trainer.state.global_step,
-        "tokens": trainer.tokens_seen,
-        "trained_tokens": trainer.target_tokens_seen,
+        "tokens": spent.tokens,
+        "trained_tokens": spent.target_tokens,
         "effective_batch": config.optim.batch_size,
     }
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from ftx.job.preparation import Preparation
 from ftx.job.trainer import ScoreHook
+from ftx.record.atomic import write_text
 from ftx.record.layout import RunDir
-from ftx.record.lines import append_line
 from ftx.record.strict_json import dumps
 from ftx.report.progress import Progress
 from ftx.scores.exact_match import prediction_line, summarise
@@ -48,7 +48,7 @@ def generate_split(ready: Preparation, model: Any, split: str, progress: Progres
 
 
 def write_predictions(run: RunDir, predictions: dict[str, list[Generated]]) -> None:
-    """One line per scored example."""
-    for split, items in predictions.items():
-        for item in items:
-            append_line(run.predictions, dumps(prediction_line(split, item)))
+    """One line per scored example; whole or not at all."""
+    lines = [dumps(prediction_line(split, item)) for split, items in predictions.items() for item in items]
+    if lines:
+        write_text(run.predictions, "".join(f"{line}\n" for line in lines))

@@ -2,7 +2,9 @@
 
 import os
 import shutil
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
@@ -17,7 +19,8 @@ from ftx.errors import RunFailed
 from ftx.job.endings import Interrupted
 from ftx.job.hardware import fallback_notice, pin_device, resolve_hardware
 from ftx.job.preparation import Preparation, prepare_run
-from ftx.record.layout import RunDir, create_run_dir
+from ftx.job.resumption import Resumption, directory_for, new_directory
+from ftx.record.layout import RunDir
 from ftx.record.run_record import RunRecord
 from ftx.report.console import say
 
@@ -48,15 +51,26 @@ class Task:
         job = HydraConfig.get()
         console = Console()
         ready = prepared(to_run_config(composed), list(job.overrides.task), self.flags, console, made_by())
-        run = create_run_dir(Path(ready.config.output_root), ready.name)
-        shutil.copytree(Path(job.runtime.output_dir) / str(job.output_subdir), run.hydra)
-        record, status = recorded(ready, run, self.config_dir, console)
+        reuse = str(composed.study.reuse)
+        with _place(ready, reuse, console) as (run, resumption):
+            files = run.hydra if resumption is None else run.hydra_resume(resumption.number)
+            shutil.copytree(Path(job.runtime.output_dir) / str(job.output_subdir), files, dirs_exist_ok=True)
+            record, status = recorded(ready, run, self.config_dir, console, resumption)
         if record.status == "interrupted":
             raise Interrupted(str(record.stop_reason), status)
         if record.status != "finished":
             raise RunFailed(record.status, str(record.error))
         value = record.result["validation_value"]
         return None if value is None else float(value)
+
+
+def _place(
+    ready: Preparation, reuse: str, console: Console
+) -> AbstractContextManager[tuple[RunDir, Resumption | None]]:
+    """Where the job trains: a study goes on with its unfinished runs by itself."""
+    if ready.made_by is None:
+        return new_directory(ready)
+    return directory_for(ready, partial(say, console), reuse=reuse, study=ready.made_by["study"])
 
 
 def prepared(
@@ -75,11 +89,15 @@ def prepared(
     return ready
 
 
-def recorded(ready: Preparation, run: RunDir, config_dir: Path, console: Console) -> tuple[RunRecord, int]:
-    """Train in the directory; the record, and the exit status that it asks for."""
+def recorded(
+    ready: Preparation, run: RunDir, config_dir: Path, console: Console, resumption: Resumption | None = None
+) -> tuple[RunRecord, int]:
+    """Train in the directory, which the caller holds; the record, and the exit status that it asks for."""
     from ftx.job.session import run_recorded  # imports transformers
 
-    return run_recorded(ready, run, config_dir, console)
+    if resumption is not None:
+        say(console, *resumption.lines)
+    return run_recorded(ready, run, config_dir, console, resumption)
 
 
 def made_by() -> dict[str, str] | None:

@@ -18,6 +18,7 @@ from transformers.trainer_utils import EvalLoopOutput
 from trl import SFTTrainer
 
 from ftx.data.render import IGNORED
+from ftx.job.checkpointing import Checkpoints
 
 ScoreHook = Callable[[Any], dict[str, float]]
 
@@ -53,6 +54,7 @@ class SupervisedTrainer(SFTTrainer):  # type: ignore[misc]  # TRL has no types
     """Trains on rows that are token ids with labels already.
 
     Args:
+        checkpoints: writes them, and keeps count of what the run has used.
         score_hook: computes further metrics of the validation split at each evaluation, when the primary metric
             is a task score.
         on_eval_batch: told after each evaluated batch how many are done, and of how many.
@@ -62,6 +64,7 @@ class SupervisedTrainer(SFTTrainer):  # type: ignore[misc]  # TRL has no types
     def __init__(
         self,
         *args: Any,
+        checkpoints: Checkpoints,
         score_hook: ScoreHook | None = None,
         on_eval_batch: Callable[[int, int], None] | None = None,
         loraplus_ratio: float | None = None,
@@ -70,8 +73,8 @@ class SupervisedTrainer(SFTTrainer):  # type: ignore[misc]  # TRL has no types
         self._on_eval_batch = on_eval_batch
         self._score_hook = score_hook
         self._loraplus_ratio = loraplus_ratio
-        self.tokens_seen = 0
-        self.target_tokens_seen = 0
+        self.checkpoints = checkpoints
+        self.spent = checkpoints.spent
         self._target_tokens_of_step = 0
         super().__init__(*args, **kwargs)
         # The loss below divides by the tokens of the whole optimiser step itself.
@@ -89,8 +92,8 @@ class SupervisedTrainer(SFTTrainer):  # type: ignore[misc]  # TRL has no types
         if return_outputs:
             raise RuntimeError("SupervisedTrainer never builds outputs; evaluate() goes through evaluation_loop")
         logits, targets = supervised_logits(model, inputs)
-        self.tokens_seen += int(inputs["attention_mask"].sum())
-        self.target_tokens_seen += len(targets)
+        self.spent.tokens += int(inputs["attention_mask"].sum())
+        self.spent.target_tokens += len(targets)
         self._target_tokens_of_step += len(targets)
         divisor = num_items_in_batch if num_items_in_batch is not None else max(len(targets), 1)
         return F.cross_entropy(logits, targets, reduction="sum") / divisor
@@ -130,10 +133,26 @@ class SupervisedTrainer(SFTTrainer):  # type: ignore[misc]  # TRL has no types
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add to each training step how many tokens it saw, in all, and how many carried loss in this step."""
         if "loss" in logs:
-            logs["tokens"] = self.tokens_seen
+            logs["tokens"] = self.spent.tokens
             logs["target_tokens"] = self._target_tokens_of_step
             self._target_tokens_of_step = 0
         super().log(logs, start_time)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Whole or not at all, unlike the Trainer's own."""
+        self.checkpoints.save(self)
+        self.state.best_model_checkpoint = self.checkpoints.best(self.state)
+
+    def _init_training_state(self, *args: Any, **kwargs: Any) -> tuple[int, int]:
+        """Begin or go on; the best checkpoint is where the run directory is now."""
+        begun: tuple[int, int] = super()._init_training_state(*args, **kwargs)
+        self.state.best_model_checkpoint = self.checkpoints.best(self.state)
+        return begun
+
+    def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
+        """No step of an epoch in which training was over before the run went on; the Trainer would make one."""
+        if not self.control.should_training_stop:
+            super()._run_epoch(*args, **kwargs)
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """AdamW with its own rate for B where LoRA+ is asked for, else what the arguments say."""

@@ -3,7 +3,6 @@
 TRL would attach it before anything is seeded.
 """
 
-import shutil
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -11,14 +10,28 @@ from pathlib import Path
 from typing import Any
 
 from ftx.errors import ModelError
+from ftx.record.checkpoints import written_whole
 
 ALL_LINEAR = ["all-linear"]
+PISSA_START = "pissa_start"
+"""Folder beside the checkpoints: what the adapter was when it took its part out of the base weights."""
 
 
 def attach_adapter(
-    model: Any, *, variant: str, rank: int, alpha: float, dropout: float, target_modules: Sequence[str]
+    model: Any,
+    *,
+    variant: str,
+    rank: int,
+    alpha: float,
+    dropout: float,
+    target_modules: Sequence[str],
+    pissa_start: Path | None = None,
 ) -> Any:
     """Put a LoRA adapter of the given `variant` on `model`; the base weights no longer train.
+
+    Args:
+        pissa_start: for a run that goes on, where it saved the start values of PiSSA: what they take out of the base
+            weights is then the same to the bit, without a decomposition that may come out otherwise elsewhere.
 
     Raises:
         ModelError: a name in `target_modules` that no linear layer has.
@@ -34,10 +47,12 @@ def attach_adapter(
         target_modules="all-linear" if targets == ALL_LINEAR else targets,
         use_rslora=variant == "rslora",
         use_dora=variant == "dora",
-        init_lora_weights="pissa" if variant == "pissa" else True,
+        init_lora_weights="pissa" if variant == "pissa" and pissa_start is None else True,
         task_type="CAUSAL_LM",
     )
     adapted = get_peft_model(model, config)
+    if pissa_start is not None:
+        _take_out(adapted, pissa_start)
     # No embedding is trained. Asked to find that out for itself, PEFT looks at the Hub whenever it saves.
     adapted.save_pretrained = partial(adapted.save_pretrained, save_embedding_layers=False)
     return adapted
@@ -49,30 +64,49 @@ def adapted_modules(model: Any) -> dict[str, int]:
     return dict(Counter(names))
 
 
-class AdapterSaver:
-    """Saves what was trained so that `from_pretrained` gives the same model on the original base weights.
+def _take_out(adapted: Any, folder: Path) -> None:
+    """Give the adapter PiSSA's start values and take them out of the base weights, as PEFT did when it made them.
 
-    PiSSA moves part of the base weights into the adapter. A plain adapter is then the difference between the
-    trained one and its start values, which lie in `scratch` until it is saved.
+    The arithmetic is PEFT's (`LoraLayer.pissa_init`): in fp32, then back to the base's dtype.
     """
+    import torch
+    from peft.utils import load_peft_weights, set_peft_model_state_dict
+    from peft.utils.other import transpose
 
-    def __init__(self, model: Any, variant: str, scratch: Path) -> None:
-        self._start = scratch / "pissa_start" if variant == "pissa" else None
-        if self._start is not None:
-            config = model.peft_config["default"]
-            # While this says "pissa", PEFT would decompose the base weights again on loading the start values.
-            config.init_lora_weights = True
-            model.save_pretrained(str(self._start))
-            config.init_lora_weights = "pissa"
+    set_peft_model_state_dict(adapted, load_peft_weights(str(folder), device="cpu"))
+    with torch.no_grad():
+        for layer in adapted.modules():
+            if not hasattr(layer, "lora_A"):
+                continue
+            weight, turned = layer.get_base_layer().weight, layer.fan_in_fan_out
+            a, b = layer.lora_A["default"].weight, layer.lora_B["default"].weight
+            rest = transpose(weight.to(torch.float32), turned) - layer.scaling["default"] * b @ a
+            weight.data = transpose(rest.to(weight.dtype), turned)
+    adapted.peft_config["default"].init_lora_weights = "pissa"
 
-    def save(self, model: Any, tokenizer: Any, folder: Path) -> None:
-        """Write the adapter (or, for lora=none, all weights) and the tokenizer with its template to `folder`."""
-        if self._start is None:
-            model.save_pretrained(str(folder))
+
+def keep_pissa_start(model: Any, folder: Path) -> None:
+    """Save the start values of PiSSA, before anything is trained; whole or not at all."""
+    config = model.peft_config["default"]
+    # While this says "pissa", PEFT would decompose the base weights again on loading the start values.
+    config.init_lora_weights = True
+    with written_whole(folder, dict) as aside:
+        model.save_pretrained(str(aside))
+    config.init_lora_weights = "pissa"
+
+
+def save_trained(model: Any, tokenizer: Any, folder: Path, pissa_start: Path | None = None) -> None:
+    """Write the adapter (or, for lora=none, all weights) and the tokenizer with its template to `folder`.
+
+    What is written gives the same model on the original base weights. PiSSA moves part of these into the adapter; a
+    plain adapter is then the difference between the trained one and its start values.
+    """
+    with written_whole(folder) as aside:
+        if pissa_start is None:
+            model.save_pretrained(str(aside))
         else:
-            model.save_pretrained(str(folder), path_initial_model_for_weight_conversion=str(self._start))
-            shutil.rmtree(self._start)
-        tokenizer.save_pretrained(str(folder))
+            model.save_pretrained(str(aside), path_initial_model_for_weight_conversion=str(pissa_start))
+        tokenizer.save_pretrained(str(aside))
 
 
 def parameter_counts(model: Any) -> dict[str, int]:

@@ -9,7 +9,7 @@ from typing import Any
 from ftx.errors import RecordError
 from ftx.record.strict_json import JsonError, dumps, loads, strict
 
-__all__ = ["read_json", "strict", "write_json", "write_text"]
+__all__ = ["read_json", "strict", "sync_folder", "write_json", "write_text"]
 
 
 def write_text(path: Path, text: str) -> None:
@@ -28,7 +28,7 @@ def write_text(path: Path, text: str) -> None:
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def write_json(path: Path, obj: Any) -> None:
@@ -63,7 +63,7 @@ def _read_utf8(path: Path) -> str:
         raise RecordError(f"{path}: cannot be read ({error.strerror})") from None
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make the rename itself survive a power cut, where the system can do that."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)

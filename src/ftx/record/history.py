@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ftx.errors import RecordError
+from ftx.record.atomic import write_text
+from ftx.record.layout import RunDir
 from ftx.record.lines import append_line, parse_object, read_lines
 from ftx.record.strict_json import dumps, restored
 
@@ -65,6 +67,31 @@ def read_history(path: Path) -> tuple[list[Event], list[str]]:
     except OSError as error:
         problems.append(f"{path.name}: cannot be read ({error.strerror})")
     return sorted(events.values(), key=lambda event: event.step), problems
+
+
+def rewind(run: RunDir, step: int) -> None:
+    """Let the history end with `step`, before the run trains on from there; what came later moves to superseded.jsonl.
+
+    Lines that cannot be read go there too, and those of the test split, which is measured after the last step.
+    """
+    if not run.history.exists():
+        return
+    kept: list[str] = []
+    later: list[str] = []
+    for _, line in read_lines(run.history):
+        text = line.decode("utf-8", "replace")
+        (kept if _until(line, step) else later).append(text)
+    for text in later:
+        append_line(run.superseded, text, durable=True)
+    write_text(run.history, "".join(f"{text}\n" for text in kept))
+
+
+def _until(line: bytes, step: int) -> bool:
+    try:
+        event = _parse(line)
+    except RecordError:
+        return False
+    return event.step <= step and event.split != "test"
 
 
 def _parse(line: bytes) -> Event:

@@ -30,9 +30,29 @@ class RunDir:
         return self.path / "history.jsonl"
 
     @property
+    def superseded(self) -> Path:
+        """Lines of the history that a resumed run has trained again."""
+        return self.path / "superseded.jsonl"
+
+    @property
     def checkpoints(self) -> Path:
         """Folder of what is needed to continue."""
         return self.path / "checkpoints"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the process that trains in this directory."""
+        return self.path / "run.lock"
+
+    @property
+    def heartbeat(self) -> Path:
+        """Touched while the run's process lives, for readers on other hosts."""
+        return self.path / "heartbeat"
+
+    @property
+    def reserve(self) -> Path:
+        """Room set aside, so that a run on a full disk can still say why it ended."""
+        return self.path / ".reserve"
 
     @property
     def adapter(self) -> Path:
@@ -73,6 +93,14 @@ class RunDir:
     def hydra(self) -> Path:
         """Folder with Hydra's own files of the first start."""
         return self.path / ".hydra"
+
+    def patch_of_resume(self, number: int) -> Path:
+        """The uncommitted changes at the `number`th resume, counted from 1."""
+        return self.path / f"code_resume_{number}.patch"
+
+    def hydra_resume(self, number: int) -> Path:
+        """Folder with the configuration and the overrides of the `number`th resume, counted from 1."""
+        return self.path / f".hydra_resume_{number}"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ftx.record.layout import SNAPSHOTS, RunDir
 from ftx.record.provenance import process_alive
 from ftx.record.run_record import RunRecord
 
-SILENT_SECONDS = 3600.0  # a run on another host that has written nothing for this long is taken for dead
+SILENT_SECONDS = 600.0  # a run on another host whose heart has not beaten for this long is taken for dead
 
 
 @dataclass(frozen=True)
@@ -25,21 +25,21 @@ class FoundRun:
     def status(self, now: float) -> tuple[str, str | None]:
         """The record's status and reason, but `killed` for a run whose process is gone; `now` in seconds since 1970.
 
-        A process of another host cannot be asked; its last write tells.
+        A process of another host cannot be asked; its heartbeat tells, or its last write.
         """
         record = self.record
         if record.status != "running":
             return record.status, record.error or record.stop_reason
         alive = process_alive(record.process) if record.process else False
         if alive is None:
-            silent = now - self._last_write()
+            silent = now - self._last_sign()
             alive = silent < SILENT_SECONDS
             host = (record.process or {}).get("host")
-            return ("running", None) if alive else ("killed", f"nothing written for {silent:.0f} s on {host}")
+            return ("running", None) if alive else ("killed", f"no sign of life for {silent:.0f} s on {host}")
         return ("running", None) if alive else ("killed", "its process is gone")
 
-    def _last_write(self) -> float:
-        files = [self.run.record, self.run.history, self.run.log]
+    def _last_sign(self) -> float:
+        files = [self.run.heartbeat, self.run.record, self.run.history, self.run.log]
         return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
 
 
@@ -60,16 +60,16 @@ class Ledger:
     left_out: list[LeftOut] = field(default_factory=list)
 
     @classmethod
-    def scan(cls, root: Path | str) -> Self:
-        """Read every run.json one level below `root`.
+    def scan(cls, root: Path | str, pattern: str = "*") -> Self:
+        """Read every run.json one level below `root`, of folders whose name fits `pattern`.
 
-        A folder without one is foreign; of folders with the same run id, the one whose record was written first is
-        the run and the others are copies.
+        A folder without one is foreign; of folders with the same run id, the one that finished, else the one that was
+        made first, is the run and the others are copies.
         """
         ledger = cls()
         root = Path(root)
         with _collector_paused():
-            for folder in sorted(root.iterdir()) if root.is_dir() else []:
+            for folder in sorted(root.glob(pattern)) if root.is_dir() else []:
                 if folder.is_dir() and folder.name != SNAPSHOTS:
                     ledger._take(folder)
         ledger._set_copies_apart()
@@ -117,7 +117,9 @@ class Ledger:
         for found in sorted(self.runs, key=_age):
             original = originals.setdefault(found.record.run_id, found)
             if original is not found:
-                self.left_out.append(LeftOut(found.run.path, "copied", f"a copy of {original.run.path}"))
+                further = original.record.status == "finished" != found.record.status
+                what = "the same run, which finished in" if further else "a copy of"
+                self.left_out.append(LeftOut(found.run.path, "copied", f"{what} {original.run.path}"))
         self.runs = sorted(originals.values(), key=lambda found: found.record.date, reverse=True)
 
 
@@ -133,9 +135,11 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _age(found: FoundRun) -> tuple[float, int, str]:
-    # Not the time of the content, which a copy may keep.
-    return found.run.record.stat().st_ctime, len(found.run.path.name), str(found.run.path)
+def _age(found: FoundRun) -> tuple[bool, float, int, str]:
+    # Of a run that was copied and resumed in one place, that one. Otherwise the directory that was there first: not by
+    # the time of the content, which a copy may keep, and by a file that is never written again.
+    first = found.run.environment if found.run.environment.exists() else found.run.record
+    return found.record.status != "finished", first.stat().st_ctime, len(found.run.path.name), str(found.run.path)
 
 
 def _as_row(found: FoundRun) -> dict[str, Any]:

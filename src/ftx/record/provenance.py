@@ -115,9 +115,10 @@ def machine() -> dict[str, str]:
 
 
 def process_identity() -> dict[str, Any]:
-    """Name this process so that no later one is taken for it: `host`, `boot_id`, `pid`, `started`.
+    """Name this process so that no later one is taken for it: `host`, `boot_id`, `pid`, `started`; and its `folder`.
 
-    `started` is in seconds since 1970-01-01 UTC: a process number alone is used again.
+    `started` is in seconds since 1970-01-01 UTC: a process number alone is used again. `folder` is the one that
+    relative paths of its configuration are meant from.
     """
     process = psutil.Process()
     return {
@@ -125,6 +126,7 @@ def process_identity() -> dict[str, Any]:
         "boot_id": _boot_id(),
         "pid": process.pid,
         "started": process.create_time(),
+        "folder": str(Path.cwd()),
     }
 
 

@@ -12,7 +12,7 @@ from ftx.record.labbook import FIELDS, type_problem, unknown_field
 from ftx.record.layout import RunDir
 from ftx.record.strict_json import restored
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 STATUSES = ("running", "finished", "failed", "diverged", "out_of_memory", "interrupted", "killed")
 
 DATASET = ("path", "sha256", "train_examples", "validation_examples")
@@ -59,6 +59,7 @@ _TEXTS_INSIDE = {
 _NUMBERS = ("losses", "scores", "result", "cost")  # where the strings "NaN" and "Infinity" are numbers
 _OBJECTS = ("result", "code", "fingerprint", "cost", "config")
 _OBJECTS_OR_NULL = ("made_by", "process")
+_LISTS = ("resumes", "reproductions")
 _TEXTS_OR_NULL = ("stop_reason", "error", "hypothesis", "resumed_from")
 
 
@@ -100,6 +101,11 @@ class RunRecord:
     command: list[str] = field(default_factory=list)
     """The arguments that repeat the run."""
     resumed_from: str | None = None
+    """The checkpoint of the last resume, relative to the run directory, or "start"; None: never resumed."""
+    resumes: list[dict[str, Any]] = field(default_factory=list)
+    """Every resume, see `Resume`."""
+    reproductions: list[dict[str, Any]] = field(default_factory=list)
+    """Verdicts of this run beside one that repeats it, see `ftx.comparison.reproduction`."""
     process: dict[str, Any] | None = None
     """Which process writes the record, see `provenance.process_identity`."""
     config: dict[str, Any] = field(default_factory=dict)
@@ -117,12 +123,50 @@ class RunRecord:
 
         Non-finite numbers among losses, scores, result and cost are floats again.
         """
-        values = read_json(path)
+        values = _upgraded(read_json(path))
         _check(values, path)
         return cls(**values | {name: restored(values[name]) for name in _NUMBERS})
 
     def _values(self) -> dict[str, Any]:
         return {entry.name: getattr(self, entry.name) for entry in fields(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resume:
+    """How a run went on after it had ended: one entry of a record's `resumes`, as `dataclasses.asdict` makes it."""
+
+    date: str
+    checkpoint: str
+    """As in `resumed_from`."""
+    step: int
+    """Optimiser steps that were done already."""
+    after: str
+    """Status of the run before, and why, in words."""
+    command: list[str]
+    """What was typed."""
+    changes: list[dict[str, Any]]
+    """Settings with another value than in the checkpoint: `key`, `before`, `now`."""
+    surroundings: list[str]
+    """Code, versions or device that differ from those the run began with, in words."""
+    skipped: list[str]
+    """Newer checkpoints that could not be used, and why."""
+    forced: list[str]
+    """What resume_force=true has allowed; empty: nothing had to be."""
+    altered: list[str]
+    """What gives the run other weights than an unbroken one with the settings of now, in words."""
+
+
+def forced_resumes(record: RunRecord) -> list[str]:
+    """What resume_force=true has allowed in any resume of the run; empty for a run to be trusted."""
+    return [problem for resume in record.resumes for problem in resume.get("forced", [])]
+
+
+def alterations(record: RunRecord) -> list[str]:
+    """What gives the run other weights than an unbroken one of its settings, in words, since it last began anew."""
+    found: list[str] = []
+    for resume in record.resumes:
+        found = [*found, *resume.get("altered", [])] if resume.get("step") else []
+    return found
 
 
 RECORD_FIELDS = tuple(entry.name for entry in fields(RunRecord))
@@ -143,6 +187,13 @@ def utc_date(now: datetime) -> str:
 def labbook_entry(record: RunRecord) -> dict[str, Any]:
     """Return the thirteen fields of the run log, in its order."""
     return {name: getattr(record, name) for name in FIELDS}
+
+
+def _upgraded(values: dict[str, Any]) -> dict[str, Any]:
+    """A record as this version writes it; fields that an older one did not have are empty."""
+    if values.get("schema_version") != 1:
+        return values
+    return {name: [] for name in _LISTS} | values | {"schema_version": SCHEMA_VERSION}
 
 
 def _check(values: Mapping[str, Any], path: Path) -> None:
@@ -214,6 +265,9 @@ def _own_type_problem(name: str, value: Any) -> list[str]:
     elif name == "command":
         right = isinstance(value, list) and all(isinstance(part, str) for part in value)
         expected = "a list of texts"
+    elif name in _LISTS:
+        right = isinstance(value, list) and all(isinstance(each, dict) for each in value)
+        expected = "a list of objects"
     elif name in _OBJECTS:
         right, expected = isinstance(value, dict), "an object"
     elif name in _OBJECTS_OR_NULL:

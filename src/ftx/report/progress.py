@@ -26,7 +26,7 @@ class Progress:
         self._clock = clock
         self._bars: Bars | None = None
         self._tasks: dict[str, TaskID] = {}
-        self._total = 0
+        self._total = self._done_before = 0
         self._started = clock()
         self._last_said = self._started
 
@@ -35,9 +35,9 @@ class Progress:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
         self._last_said = self._clock()
 
-    def start(self, total_steps: int) -> None:
-        """Training begins; `total_steps` optimiser steps are planned."""
-        self._total = total_steps
+    def start(self, total_steps: int, done: int = 0) -> None:
+        """Training begins or goes on: `total_steps` optimiser steps are planned and `done` of them made."""
+        self._total, self._done_before = total_steps, done
         if self._console.is_terminal:
             self._bars = Bars(
                 TextColumn("{task.description}"),
@@ -49,7 +49,7 @@ class Progress:
                 console=self._console,
                 transient=True,
             )
-            self._tasks["training"] = self._bars.add_task("training", total=total_steps, loss="")
+            self._tasks["training"] = self._bars.add_task("training", total=total_steps, completed=done, loss="")
             self._bars.start()
 
     def first_step(self) -> None:
@@ -64,7 +64,7 @@ class Progress:
             self._bars.update(self._tasks["training"], completed=step, loss=f"loss {loss:.4f}")
         elif step % max(1, self._total // PLAIN_LINES_PER_RUN) == 0:
             spent = self._clock() - self._started
-            left = spent / step * (self._total - step)
+            left = spent / (step - self._done_before) * (self._total - step)
             self.say(f"step {step}/{self._total}  loss {loss:.4f}  {spent:.0f} s, about {left:.0f} s left")
 
     def working(self, what: str, done: int, total: int) -> None:

@@ -13,11 +13,11 @@ from ftx.errors import ConfigError
 from ftx.record.labbook import append_entry
 from ftx.record.layout import MULTIRUN, StudyDir
 from ftx.record.ledger import FoundRun, Ledger
-from ftx.record.provenance import LOADED_SOURCES, package_versions
 from ftx.record.run_record import labbook_entry
 from ftx.record.study_record import StudyRecord, TrialRecord
+from ftx.record.surroundings import Surroundings
 from ftx.study.planning import StudyPlan, Trial
-from ftx.study.states import VERSIONS, State, Surroundings, Wanted, state_of, watched_keys
+from ftx.study.states import State, Wanted, state_of, watched_keys
 
 
 def study_dir(name: str) -> StudyDir:
@@ -31,7 +31,7 @@ class Reader:
     def __init__(self, plan: StudyPlan, ledger: Ledger, now: float) -> None:
         self._plan, self._now = plan, now
         self._by_fingerprint = ledger.by_fingerprint()
-        self._here = Surroundings(LOADED_SOURCES, package_versions(VERSIONS), plan.device)
+        self._here = Surroundings.here(*plan.device)
 
     def state(self, fingerprint: Mapping[str, str], unhashed: Mapping[str, Any]) -> State:
         """The state of the trial with this identity."""

@@ -8,6 +8,7 @@ from ftx.config.fingerprint import NEITHER
 from ftx.config.keys import flat
 from ftx.record.ledger import FoundRun
 from ftx.record.run_record import RunRecord
+from ftx.record.surroundings import Surroundings
 
 STATE_OF_STATUS = {
     "finished": "done",
@@ -19,39 +20,6 @@ STATE_OF_STATUS = {
     "killed": "missing",
 }
 """A setting that fails is a result; an interrupted or killed run only has not happened yet."""
-
-VERSIONS = ("torch", "transformers", "trl", "peft", "accelerate")
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What must be the same for a finished run to stand for one that would be trained now."""
-
-    ftx_sources: str | None
-    versions: Mapping[str, str | None]
-    device: tuple[str | None, str | None]
-    """Accelerator and device name."""
-
-    @classmethod
-    def of(cls, record: RunRecord) -> "Surroundings":
-        """Those of a recorded run."""
-        return cls(
-            record.code.get("ftx", {}).get("sources"),
-            {name: record.versions.get(name) for name in VERSIONS},
-            (record.hardware["accelerator"], record.hardware["device_name"]),
-        )
-
-    def differences(self, other: "Surroundings") -> list[str]:
-        """What differs, in words: `torch 2.12 (here 2.13)`."""
-        found = [] if self.ftx_sources == other.ftx_sources else ["ftx's own code"]
-        found += [
-            f"{name} {other.versions.get(name)} (here {version})"
-            for name, version in self.versions.items()
-            if other.versions.get(name) != version
-        ]
-        if self.device != other.device:
-            found.append(f"device {other.device[1] or other.device[0]}")
-        return found
 
 
 @dataclass(frozen=True)

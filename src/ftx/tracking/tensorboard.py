@@ -16,8 +16,9 @@ class TensorBoardTracker:
     `SummaryWriter.add_hparams` would make it a second run in TensorBoard's list, ended before it began.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._writer = SummaryWriter(str(folder))
+    def __init__(self, folder: Path, *, again: bool = False) -> None:
+        # With a purge step TensorBoard shows nothing of that step or later from the files before.
+        self._writer = SummaryWriter(str(folder), purge_step=0 if again else None)
 
     def start(self, settings: Mapping[str, Any], metrics: Sequence[str]) -> None:
         """Write what was set, and which scalars the HParams tab shows as results."""
@@ -29,10 +30,10 @@ class TensorBoardTracker:
         experiment, session_start, _ = made
         self._add(experiment, session_start)
 
-    def log(self, *, step: int, split: str, metrics: Mapping[str, float]) -> None:
+    def log(self, *, step: int, split: str, metrics: Mapping[str, float], time: float | None = None) -> None:
         """Write each metric as a scalar."""
         for name, value in metrics.items():
-            self._writer.add_scalar(f"{split}/{name}", value, step)
+            self._writer.add_scalar(f"{split}/{name}", value, step, walltime=time)
 
     def close(self, final: Mapping[str, float] | None) -> None:
         """Write the results that the HParams tab shows, and how the run ended."""
