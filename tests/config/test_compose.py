@@ -75,7 +75,7 @@ def test_a_number_is_a_float_however_it_is_spelled(spelling: str) -> None:
         ("dataset_text_field=q", "dataset_text_field: no such key. Did you mean data.columns.text?"),
         ("enable_thinking=false", "enable_thinking: no such key. Here: data.template_kwargs.enable_thinking=false."),
         ("metric.at=last", "metric.at must be one of best, final; got last"),
-        ("checkpoint.save_total_limit=1", "checkpoint.save_total_limit must be at least 2, got 1"),
+        ("checkpoint.save_total_limit=0", "checkpoint.save_total_limit must be at least 1, got 0"),
         ("lora.rank", "lora.rank: expected key=value"),
         ("lora=none", None),
     ],

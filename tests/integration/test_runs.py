@@ -219,7 +219,7 @@ def test_an_interrupted_sweep_starts_no_further_job(tmp_path: Path) -> None:
 
 def test_the_final_checkpoint_can_be_the_one_that_counts(train: Train) -> None:
     words = ["metric.at=final", "optim.max_steps=6", "checkpoint.every_epochs=0.1", "score=none", "hardware.threads=1"]
-    done = train(*words)
+    done = train(*words, "checkpoint.keep=true")
     record = done.record()
     (run,) = done.run_dirs()
     assert record["result"]["checkpoint"]["step"] == 6

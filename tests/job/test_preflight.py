@@ -180,6 +180,7 @@ def test_what_a_run_needs_grows_with_what_it_keeps() -> None:
 )
 def test_the_estimate_is_at_least_the_real_size_and_not_half_as_much_again(tmp_path: Path, words: list[str]) -> None:
     smoke = ["debug=smoke", "score=none", "checkpoint.every_epochs=0.5", "hardware.threads=1", *words]
+    smoke.append("checkpoint.keep=true")
     done = run_entry("ftx.train", *smoke, folder=tmp_path)
     assert done.status == 0, done.err
     (run,) = done.run_dirs()

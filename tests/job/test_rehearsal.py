@@ -1,6 +1,7 @@
 """The longest batch is rehearsed as a step of training would take it, and the run that follows is the same run."""
 
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from safetensors.torch import load_file
 from ftx.config.command_line import parse_command_line
 from ftx.config.compose import compose_run
 from ftx.job import rehearsal
-from ftx.job.endings import Diverged, StopRequest, ending_of
-from ftx.job.finetune import build_model, build_trainer, run_finetune, seed_everything
+from ftx.job.endings import StopRequest, ending_of
+from ftx.job.finetune import build_model, build_trainer, checkpoints_for, run_finetune, seed_everything
 from ftx.job.hardware import resolve_hardware
 from ftx.job.preparation import Preparation, prepare_run
 from ftx.job.rehearsal import rehearse
@@ -35,7 +36,8 @@ def prepared(*words: str) -> Preparation:
 def built(folder: Path, *words: str) -> SupervisedTrainer:
     ready = prepared(*words)
     seed_everything(ready.config)
-    return build_trainer(ready, build_model(ready.config), RunDir(folder), [], Progress(Console(file=io.StringIO())))
+    run, silent = RunDir(folder), Progress(Console(file=io.StringIO()))
+    return build_trainer(ready, build_model(ready.config), run, [], silent, checkpoints_for(ready, run))
 
 
 def lengths(trainer: SupervisedTrainer) -> list[int]:
@@ -113,7 +115,7 @@ def test_the_longest_rows_are_taken_and_nothing_is_changed(tmp_path: Path) -> No
     assert torch.equal(torch.get_rng_state(), state)
     assert not trainer.model.training
     assert all(weight.grad is None for weight in trainer.model.parameters())
-    assert (trainer.tokens_seen, trainer.target_tokens_seen) == (0, 0)
+    assert (trainer.spent.tokens, trainer.spent.target_tokens) == (0, 0)
     assert list((tmp_path / "scratch").iterdir()) == []
     trainer.model.save_pretrained(str(tmp_path / "again"))
     assert found.checkpoint_bytes == sum(file.stat().st_size for file in (tmp_path / "again").iterdir())
@@ -236,12 +238,13 @@ def test_other_errors_stay_what_they_are(tmp_path: Path, monkeypatch: pytest.Mon
         rehearse(trainer, lengths(trainer), tmp_path)
 
 
-def test_a_loss_that_is_not_finite_ends_the_run(tmp_path: Path) -> None:
+def test_a_loss_that_is_not_finite_is_told(tmp_path: Path) -> None:
     trainer = built(tmp_path)
     weight = next(iter(trainer.model.parameters()))
     weight.data.fill_(torch.nan)
-    with pytest.raises(Diverged, match=r"loss of the longest batch \(8 rows of \d+ tokens\) became nan at step 0"):
-        rehearse(trainer, lengths(trainer), tmp_path)
+    diverged = rehearse(trainer, lengths(trainer), tmp_path).diverged
+    assert re.fullmatch(r"the loss of the longest batch \(8 rows of \d+ tokens\) became nan at step 0", str(diverged))
+    assert ending_of(diverged).status == "diverged"
 
 
 def test_what_cannot_be_saved_shows_at_once(tmp_path: Path) -> None:

@@ -12,8 +12,10 @@ from trl import SFTConfig, SFTTrainer
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from ftx.data.render import IGNORED
+from ftx.job.checkpointing import Checkpoints, Spent
 from ftx.job.trainer import SupervisedTrainer, random_state_kept
 from ftx.model.adapter import attach_adapter
+from ftx.record.layout import RunDir
 
 pytestmark = pytest.mark.train
 
@@ -71,6 +73,7 @@ def trainer(
         **{"gradient_checkpointing": False, **settings},
     )
     data = Dataset.from_list(rows(count))
+    ours = {"checkpoints": Checkpoints(RunDir(folder), 2, {}, Spent())} if kind is SupervisedTrainer else {}
     return kind(
         model=model,
         args=arguments,
@@ -78,6 +81,7 @@ def trainer(
         eval_dataset=data,
         processing_class=tokenizer,
         data_collator=DataCollatorForLanguageModeling(pad_token_id=tokenizer.pad_token_id),
+        **ours,
     )
 
 

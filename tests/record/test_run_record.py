@@ -76,7 +76,7 @@ def test_a_record_without_one_of_its_fields_is_refused(tmp_path: Path, record: R
         ({"made_by": 1}, "made_by: expected an object or null"),
         ({"error": 1}, "error: expected a text or null"),
         ({"seed": 1.5}, "seed: expected an integer, got 1.5"),
-        ({"schema_version": 2}, "schema_version: 2 was written by a newer ftx"),
+        ({"schema_version": 3}, "schema_version: 3 was written by a newer ftx"),
         ({"schema_version": "1"}, "schema_version: expected an integer"),
     ],
 )

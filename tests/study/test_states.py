@@ -237,7 +237,7 @@ def test_a_run_on_another_host_lives_while_it_writes(tmp_path: Path, age: float,
     got = state(FoundRun(run, made))
     assert got.status == expected
     if expected == "killed":
-        assert (got.state, got.reason) == ("missing", f"nothing written for {age:.0f} s on far-away.example")
+        assert (got.state, got.reason) == ("missing", f"no sign of life for {age:.0f} s on far-away.example")
 
 
 def test_the_ledger_hands_out_runs_newest_first_and_names_what_it_cannot_read(tmp_path: Path) -> None:

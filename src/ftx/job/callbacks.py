@@ -96,10 +96,13 @@ class DivergenceGuard(TrainerCallback):
         for name in ("loss", "grad_norm", "eval_loss"):
             value = kwargs["logs"].get(name)
             if value is not None and not math.isfinite(value):
-                diverged = Diverged(state.global_step, name, value)
-                if not self._go_on:
-                    raise diverged
-                self._checkpoints.diverged = self._checkpoints.diverged or str(diverged)
+                self.meet(Diverged(state.global_step, name, value))
+
+    def meet(self, diverged: Diverged) -> None:
+        """End the run with this number, or note it if it is the first."""
+        if not self._go_on:
+            raise diverged
+        self._checkpoints.diverged = self._checkpoints.diverged or str(diverged)
 
 
 class StopGuard(TrainerCallback):

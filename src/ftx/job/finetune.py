@@ -71,8 +71,10 @@ def run_finetune(
     if pissa_start is not None and folder is None:
         keep_pissa_start(model, pissa_start)
     trainer = build_trainer(ready, model, run, trackers, progress, checkpoints)
+    guard = DivergenceGuard(checkpoints, go_on=config.optim.on_divergence == "continue")
+    trainer.add_callback(guard)
     trainer.add_callback(StopGuard(stop))
-    rehearsed = rehearsal_cost(trainer, ready, run, progress) if config.preflight else {}
+    rehearsed = rehearsal_cost(trainer, ready, run, progress, guard) if config.preflight else {}
     if folder is not None:
         trainer.args.eval_on_start = False  # the step that the run goes on from has been looked at
 
@@ -158,7 +160,6 @@ def build_trainer(
     arguments = training_arguments(config, len(data.train), run.checkpoints)
     callbacks: list[Any] = [
         HistoryCallback(run.history, trackers, progress, checkpoints.spent),
-        DivergenceGuard(checkpoints, go_on=config.optim.on_divergence == "continue"),
         Cadence(evaluation_steps(config, len(data.train))),
     ]
     if config.early_stop.patience is not None:
@@ -181,9 +182,12 @@ def build_trainer(
 
 
 def rehearsal_cost(
-    trainer: SupervisedTrainer, ready: Preparation, run: RunDir, progress: Progress
+    trainer: SupervisedTrainer, ready: Preparation, run: RunDir, progress: Progress, guard: DivergenceGuard
 ) -> dict[str, int | None]:
     """Rehearse the longest batch, say what it took, and return what the record keeps of it."""
-    rehearsal = rehearse(trainer, ready.data.train.lengths, run.checkpoints)
+    with full_disk_said(run, "a trial save"):
+        rehearsal = rehearse(trainer, ready.data.train.lengths, run.checkpoints)
     progress.say(str(rehearsal))
+    if rehearsal.diverged is not None:
+        guard.meet(rehearsal.diverged)
     return {"rehearsal_peak_memory_bytes": rehearsal.peak_memory_bytes}

@@ -68,7 +68,7 @@ def go_on(run: RunDir, record: RunRecord, code: GitState, resumption: Resumption
     for checkpoint in checkpoints_of(run):
         if checkpoint.step > resumption.entry.step:
             remove_whole(checkpoint.path)  # named in the record as not to be used
-    rewind(run, resumption.entry.step)
+    rewind(run, None if resumption.folder is None else resumption.entry.step)
 
 
 def add_code_state(record: RunRecord, code: GitState) -> None:

@@ -202,13 +202,15 @@ _OF_SETTINGS: dict[str, Callable[[Planned], _Seen]] = {
 def run_bytes(run: Planned) -> int:
     """What the run's files take on disk at their most: the checkpoints and the result."""
     config = run.config
-    # PiSSA's start values lie beside the checkpoints, and the result is twice as wide: see AdapterSaver.
+    # PiSSA's start values lie beside the checkpoints, and the result is twice as wide: see `save_trained`.
     copies = 3 if config.lora.variant == "pissa" else 1
-    return _at_once(run) * checkpoint_bytes(run) + copies * trainable_parameters(config) * _width(config) + _beside(run)
+    weights = copies * trainable_parameters(config) * _width(config)
+    vocabulary = int(skeleton(config.model).config.get_text_config().vocab_size)
+    return _at_once(run) * checkpoint_bytes(run) + weights + vocabulary * _TOKENIZER_BYTES + _beside(run)
 
 
 def checkpoint_bytes(run: Planned) -> int:
-    """What one checkpoint takes: trained weights, the optimiser's moments, tokenizer, log and settings."""
+    """What one checkpoint takes: trained weights, the optimiser's moments, log and settings."""
     moments = 0 if run.config.optim.name == "adafactor" else 2  # Adafactor's row and column sums are next to nothing
     return trainable_parameters(run.config) * _width(run.config) * (1 + moments) + _beside(run)
 
@@ -224,8 +226,8 @@ def trainable_parameters(config: RunConfig) -> int:
 
 
 def _at_once(run: Planned) -> int:
-    """Checkpoints on disk at a time: one more than are kept, until the oldest is deleted."""
-    return min(run.config.checkpoint.save_total_limit + 1, len(run.evaluations))
+    """Checkpoints on disk at a time: those that are kept, the best and the newest at least, and the one being written."""
+    return min(max(2, run.config.checkpoint.save_total_limit) + 1, len(run.evaluations))
 
 
 def _width(config: RunConfig) -> int:
@@ -234,8 +236,7 @@ def _width(config: RunConfig) -> int:
 
 
 def _beside(run: Planned) -> int:
-    vocabulary = skeleton(run.config.model).config.get_text_config().vocab_size
-    return int(vocabulary) * _TOKENIZER_BYTES + run.steps * _LOG_BYTES + _OTHER_BYTES
+    return run.steps * _LOG_BYTES + _OTHER_BYTES
 
 
 def _unwritable(path: Path) -> str | None:

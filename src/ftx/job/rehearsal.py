@@ -36,6 +36,8 @@ class Rehearsal:
     None where the system cannot tell."""
     checkpoint_bytes: int
     """What the trial save wrote: the trained weights of a checkpoint, without the optimiser's states."""
+    diverged: Diverged | None
+    """Where the loss of that batch is not finite."""
 
     def __str__(self) -> str:
         memory = "unknown" if self.peak_memory_bytes is None else f"{self.peak_memory_bytes / 2**20:,.0f} MiB"
@@ -52,7 +54,6 @@ def rehearse(trainer: SupervisedTrainer, lengths: ArrayLike, scratch: Path) -> R
         scratch: where the trial save is made, and removed; created if it is not there.
 
     Raises:
-        Diverged: the loss of that batch is not finite.
         MemoryError: it does not fit; the message names the batch and the remedies.
         OSError: the weights cannot be saved.
     """
@@ -67,11 +68,11 @@ def rehearse(trainer: SupervisedTrainer, lengths: ArrayLike, scratch: Path) -> R
         if ending_of(error).status != "out_of_memory":
             raise
         raise MemoryError(_does_not_fit(trainer, rows, longest)) from error
-    if not torch.isfinite(loss):
-        raise Diverged(0, f"the loss of the longest batch ({rows} rows of {longest} tokens)", float(loss))
+    what = f"the loss of the longest batch ({rows} rows of {longest} tokens)"
+    diverged = None if torch.isfinite(loss) else Diverged(0, what, float(loss))
     seconds = time.perf_counter() - started  # only now: looking at the loss waited for the device
     peak = peak_memory_bytes(trainer.args.device.type)
-    return Rehearsal(rows, longest, seconds, peak, _trial_save(trainer.model, scratch))
+    return Rehearsal(rows, longest, seconds, peak, _trial_save(trainer.model, scratch), diverged)
 
 
 @contextmanager

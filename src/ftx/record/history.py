@@ -69,10 +69,14 @@ def read_history(path: Path) -> tuple[list[Event], list[str]]:
     return sorted(events.values(), key=lambda event: event.step), problems
 
 
-def rewind(run: RunDir, step: int) -> None:
+def rewind(run: RunDir, step: int | None) -> None:
     """Let the history end with `step`, before the run trains on from there; what came later moves to superseded.jsonl.
 
     Lines that cannot be read go there too, and those of the test split, which is measured after the last step.
+
+    Args:
+        run: whose history.
+        step: of the checkpoint that the run goes on from; None: it begins anew, and its look before the first step too.
     """
     if not run.history.exists():
         return
@@ -86,7 +90,9 @@ def rewind(run: RunDir, step: int) -> None:
     write_text(run.history, "".join(f"{text}\n" for text in kept))
 
 
-def _until(line: bytes, step: int) -> bool:
+def _until(line: bytes, step: int | None) -> bool:
+    if step is None:
+        return False
     try:
         event = _parse(line)
     except RecordError:
