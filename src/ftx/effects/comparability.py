@@ -1,14 +1,14 @@
 """What differs between the runs of a study besides its factors, by arm; and what follows from a factor itself."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ftx.config.keys import flat
 from ftx.design.plan import BASELINE
 from ftx.effects.observations import Problem
-from ftx.record.run_record import RunRecord
+from ftx.record.run_record import RunRecord, alterations, forced_resumes, moved_surroundings
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,20 @@ def comparability(
     keys = [key for keys in factor_keys.values() for key in keys]
     for aspect in ASPECTS:
         problems += _differences(aspect, finished, keys)
-    return problems, left_out
+    return [*problems, *_resumed(finished)], left_out
+
+
+def _resumed(runs: Sequence[tuple[str, RunRecord]]) -> Iterator[Problem]:
+    """Runs that are no longer one run of their settings, or were moved on the way."""
+    for what, found in (
+        ("resumed with resume_force=true", forced_resumes),
+        ("resumed with other settings than they began with", alterations),
+        ("resumed with other code, versions or device than they began with", moved_surroundings),
+    ):
+        marked = [(arm, record, said) for arm, record in runs if (said := found(record))]
+        if marked:
+            detail = "; ".join(dict.fromkeys(f"{arm}: {', '.join(said)}" for arm, _, said in marked))
+            yield Problem("resumed", f"{what}: {detail}", tuple(record.run_id for _, record, _ in marked))
 
 
 def _other_evaluation(runs: Sequence[tuple[str, RunRecord]]) -> tuple[list[Problem], set[str]]:

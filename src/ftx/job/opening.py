@@ -58,10 +58,8 @@ def begin(run: RunDir, record: RunRecord, ready: Preparation, code: GitState) ->
 
 def go_on(run: RunDir, record: RunRecord, code: GitState, resumption: Resumption) -> None:
     """Bring the directory back to the checkpoint, and write what is other than at the first start."""
-    before = record.config_commit
-    if code.short != before:
-        record.resumes[-1]["surroundings"].append(f"configuration at commit {before} (here {code.short})")
-        record.write(run)
+    record.resumes[-1]["config_commit"] = code.short
+    record.write(run)
     if code.patch:
         atomic.write_text(run.patch_of_resume(len(record.resumes)), code.patch)
     sweep_up(run)

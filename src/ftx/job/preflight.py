@@ -226,7 +226,7 @@ def trainable_parameters(config: RunConfig) -> int:
 
 
 def _at_once(run: Planned) -> int:
-    """Checkpoints on disk at a time: as many as are kept, at least the best and the newest, and the one being written."""
+    """Checkpoints on disk at a time: those kept, the best and the newest at least, and the one being written."""
     return min(max(2, run.config.checkpoint.save_total_limit) + 1, len(run.evaluations))
 
 

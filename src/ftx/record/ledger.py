@@ -10,7 +10,7 @@ from typing import Any, Self
 from ftx.errors import FtxError
 from ftx.record.layout import SNAPSHOTS, RunDir
 from ftx.record.provenance import process_alive
-from ftx.record.run_record import RunRecord
+from ftx.record.run_record import RunRecord, forced_resumes
 
 SILENT_SECONDS = 600.0  # a run on another host whose heart has not beaten for this long is taken for dead
 
@@ -154,6 +154,8 @@ def _as_row(found: FoundRun) -> dict[str, Any]:
         "study": record.lab,
         "date": record.date,
         "status": record.status,
+        "resumes": len(record.resumes),
+        "forced": "; ".join(forced_resumes(record)) or None,
         "model": record.model,
         "metric": record.result["metric"],
         "value": record.result["value"],

@@ -154,6 +154,8 @@ class Resume:
     """What resume_force=true has allowed; empty: nothing had to be."""
     altered: list[str]
     """What gives the run other weights than an unbroken one with the settings of now, in words."""
+    config_commit: str | None = None
+    """As the record's own field, which says it of the first start."""
 
 
 def forced_resumes(record: RunRecord) -> list[str]:
@@ -167,6 +169,11 @@ def alterations(record: RunRecord) -> list[str]:
     for resume in record.resumes:
         found = [*found, *resume.get("altered", [])] if resume.get("step") else []
     return found
+
+
+def moved_surroundings(record: RunRecord) -> list[str]:
+    """Code, versions or device of resumes that were not those of the first start, in words."""
+    return list(dict.fromkeys(other for resume in record.resumes for other in resume.get("surroundings", [])))
 
 
 RECORD_FIELDS = tuple(entry.name for entry in fields(RunRecord))

@@ -14,7 +14,7 @@ from rich.text import Text
 from ftx.record.history import Event
 from ftx.record.layout import RunDir
 from ftx.record.losses import mean_train_loss
-from ftx.record.run_record import RunRecord
+from ftx.record.run_record import RunRecord, alterations, forced_resumes, moved_surroundings
 
 PROGRAMS = ("python", "tensorboard")
 
@@ -77,6 +77,23 @@ def result_lines(record: RunRecord) -> list[str]:
         )
     if record.stop_reason:
         lines.append(f"Stopped early: {record.stop_reason}")
+    return [*lines, *resumed_lines(record)]
+
+
+def resumed_lines(record: RunRecord) -> list[str]:
+    """Whether the run was resumed, and what of that keeps it from being one run of its settings."""
+    if not record.resumes:
+        return []
+    steps = ", ".join(str(resume["step"]) for resume in record.resumes)
+    lines = [f"Resumed after step {steps}"]
+    forced = forced_resumes(record)
+    if forced:
+        lines.append(f"Forced (resume_force=true): {', '.join(forced)}")
+    other = [change for change in alterations(record) if change not in forced]
+    if other:
+        lines.append(f"Settings changed on the way: {', '.join(other)}")
+    if moved := moved_surroundings(record):
+        lines.append(f"Surroundings changed on the way: {', '.join(moved)}")
     return lines
 
 

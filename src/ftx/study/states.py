@@ -7,7 +7,7 @@ from typing import Any
 from ftx.config.fingerprint import NEITHER
 from ftx.config.keys import flat
 from ftx.record.ledger import FoundRun
-from ftx.record.run_record import RunRecord
+from ftx.record.run_record import RunRecord, moved_surroundings
 from ftx.record.surroundings import Surroundings
 
 STATE_OF_STATUS = {
@@ -94,8 +94,10 @@ def unusable(record: RunRecord, wanted: Wanted, here: Surroundings, *, reuse: st
         return None
     if reuse == "never" and (record.made_by or {}).get("study") != study:
         return "but study.reuse=never"
-    differences = here.differences(Surroundings.of(record))
-    return f"with other {', '.join(differences)}" if differences else None
+    if differences := here.differences(Surroundings.of(record)):
+        return f"with other {', '.join(differences)}"
+    moved = moved_surroundings(record)
+    return f"but continued with other {', '.join(moved)}" if moved else None
 
 
 def _agrees(record: RunRecord, unhashed: Mapping[str, Any]) -> bool:
